@@ -1,0 +1,1 @@
+"""Gaussian-process classification with hyperparameters integrated by Hybrid Monte Carlo."""

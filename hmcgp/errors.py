@@ -1,0 +1,28 @@
+"""The errors this package raises on purpose.
+
+Numerical trouble (`NotPositiveDefinite`, `NotConverged`) is raised by the room that meets it and
+caught in one place, `hmcgp.model`, where it becomes a rejected proposal and a count.
+`InvalidInput` reaches the user, before any sampling starts.
+"""
+
+from __future__ import annotations
+
+
+class HmcgpError(Exception):
+    """Base class of every error raised on purpose by hmcgp."""
+
+
+class NotPositiveDefinite(HmcgpError):
+    """A matrix that must be positive definite is not, to working precision."""
+
+
+class NotConverged(HmcgpError):
+    """An inner solver used up its iterations before its residual was small."""
+
+
+class InvalidInput(HmcgpError, ValueError):
+    """Data or settings that cannot be used; the message says what to change."""
+
+
+class ApproximationWarning(UserWarning):
+    """The answer stands, but something about the data or the run deserves a look."""

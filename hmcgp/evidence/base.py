@@ -1,0 +1,72 @@
+"""The contract of an evidence provider.
+
+A provider turns a prior covariance K of the latent values and the labels y into
+
+    log Z = log ∫ p(y | f) N(f; 0, K) df      and      G = ∂ log Z/∂K,
+
+approximately or exactly, and knows nothing of inputs, hyperparameters or priors.  G is symmetric, with
+d log Z = Σ_ij G_ij dK_ij; a kernel pulls it back to its own parameters.
+
+Value and gradient come from the same iterate, and every solver stops on its residual.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple, Protocol
+
+from hmcgp._typing import Array
+from hmcgp.likelihoods import Likelihood
+
+
+class Posterior(Protocol):
+    """A Gaussian approximation q(f) = N(Kα, (K⁻¹ + diag w)⁻¹) to the posterior of the latent values."""
+
+    @property
+    def start(self) -> Array:
+        """What the next solution can start from, of shape (n,)."""
+        ...
+
+    def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
+        """Latent mean and variance at new inputs.
+
+        Parameters
+        ----------
+        K_cross : ndarray of shape (n, m)
+            Prior covariance between the n training and m new inputs.
+        k_diag : ndarray of shape (m,)
+            Prior variance at the new inputs.
+
+        Returns
+        -------
+        mean, variance : ndarrays of shape (m,)
+        """
+        ...
+
+
+class Evidence(NamedTuple):
+    """Log evidence, its derivatives, and the posterior it belongs to."""
+
+    log_z: float
+    dK: Array | None  # (n, n), symmetric; None where no gradient was asked for
+    dlik: Array  # (q,), derivatives with respect to the likelihood's own parameters
+    posterior: Posterior
+    n_iter: int
+    residual: float
+
+
+class EvidenceProvider(Protocol):
+    """Log evidence of labels under a Gaussian-process prior."""
+
+    supports: ClassVar[tuple[type[Likelihood], ...]]
+
+    def __call__(
+        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
+    ) -> Evidence:
+        """Evidence of labels y in {-1, +1} under f ~ N(0, K).
+
+        Raises
+        ------
+        NotPositiveDefinite, NotConverged
+            The only two errors that come from the numbers; `hmcgp.model` catches them.
+        """
+        ...

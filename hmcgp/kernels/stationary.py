@@ -1,0 +1,58 @@
+"""Covariance functions of the difference x - x'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.kernels import _stationary_core as core
+from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+
+
+@dataclass(frozen=True)
+class SquaredExponential(Kernel):
+    """variance * exp(-½ Σ_k (x_k - x'_k)² / length_scale_k²).
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+        Prior variance of the function.
+    length_scale : float, sequence of float or prior, optional
+        Distance over which the function changes, one for all inputs or, with `ard`, one per input.
+        Barber & Williams' weight is w = 1/length_scale².
+    ard : bool, default=False
+        Automatic relevance determination: one length scale per input.  An input whose length scale is long hardly matters.
+    """
+
+    variance: Value = parameter("variance")
+    length_scale: Value = parameter("length_scale", per_input=True)
+    ard: bool = False
+
+    def _scaled(self, X: Array) -> Array:
+        return core.scaled_transpose(X, np.atleast_1d(np.asarray(bound_value(self, "length_scale"), dtype=float)))
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        variance = float(bound_value(self, "variance"))
+        length_scale = self.length_scale
+        Z = self._scaled(X)  # (d, n)
+        K = core.covariance(Z, variance)
+
+        def pullback(G: Array) -> Array:
+            # ∂K/∂variance = K/variance,  ∂K/∂ℓ_k = K (z_k - z'_k)²/ℓ_k
+            total, squares = core.pull_back(G, K, Z)
+            d_length_scale = squares if np.ndim(length_scale) == 1 else squares.sum(keepdims=True)
+            return np.concatenate(([total / variance], d_length_scale / length_scale))
+
+        return K, pullback
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        variance = float(bound_value(self, "variance"))
+        Z = self._scaled(X)
+        return core.covariance(Z, variance) if X2 is None else core.cross_covariance(Z, self._scaled(X2), variance)
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return np.full(len(X), float(bound_value(self, "variance")))

@@ -1,0 +1,56 @@
+"""What a sampler sees of the world: one log density with its gradient.
+
+A target maps an unconstrained position u to log p(u) and its gradient.  Whatever the target needs
+to evaluate faster next time (for a Gaussian-process classifier, the last latent mode) travels in
+`carry`: the sampler hands it from one evaluation to the next and never looks inside.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from hmcgp._typing import Array
+
+
+class Evaluation(NamedTuple):
+    """A log density, its gradient, and what it took to compute them."""
+
+    logdensity: float  # finite or -inf, never NaN
+    grad: Array  # (n_dim,), zero where the log density is -inf
+    carry: object = None  # opaque warm start for the next evaluation
+    solver_iterations: int = 0
+    solver_residual: float = 0.0
+    failure: int = 0  # NO_FAILURE, NOT_POSITIVE_DEFINITE or NOT_CONVERGED
+
+
+NO_FAILURE = 0
+NOT_POSITIVE_DEFINITE = 1
+NOT_CONVERGED = 2
+
+
+class Target(Protocol):
+    """A differentiable log density on R^n_dim."""
+
+    @property
+    def n_dim(self) -> int:
+        """Number of unconstrained coordinates."""
+        ...
+
+    @property
+    def names(self) -> list[str]:
+        """One readable name per natural parameter."""
+        ...
+
+    def evaluate(self, u: Array, carry: object = None) -> Evaluation:
+        """Log density and gradient at u; numerical trouble gives -inf, never an exception."""
+        ...
+
+    def constrain(self, u: Array) -> Array:
+        """Natural parameters at u, of shape (n_dim,)."""
+        ...
+
+    def initial(self, rng: np.random.Generator) -> Array:
+        """An over-dispersed starting point, of shape (n_dim,)."""
+        ...

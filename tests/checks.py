@@ -1,0 +1,35 @@
+"""Checks that several test modules share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def check_gradient(fun, x, *, rtol=1e-6, atol=1e-7):
+    """Compare the gradient that fun returns beside its value with central differences."""
+    _, grad = fun(x)
+    for i in range(len(x)):
+        h = np.zeros_like(x)
+        h[i] = 6e-6 * max(1.0, abs(x[i]))  # eps ** (1/3)
+        numeric = (fun(x + h)[0] - fun(x - h)[0]) / (2.0 * h[i])
+        np.testing.assert_allclose(grad[i], numeric, rtol=rtol, atol=atol, err_msg=f"component {i}")
+
+
+def random_symmetric(rng, n):
+    V = rng.normal(size=(n, n))
+    return V + V.T
+
+
+def squared_exponential(X, variance, length_scale):
+    """Plain twin of the compiled kernel."""
+    Z = X / length_scale
+    return variance * np.exp(-0.5 * np.sum((Z[:, None, :] - Z[None, :, :]) ** 2, axis=2))
+
+
+def classification_problem(n, d, seed=0, noise=1.0):
+    """Inputs, labels and a covariance matrix of a well-behaved problem."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    y = np.where(X[:, 0] + 0.5 * np.sin(3.0 * X[:, -1]) + noise * rng.normal(size=n) > 0.0, 1.0, -1.0)
+    y[0], y[1] = 1.0, -1.0
+    return X, y, squared_exponential(X, 3.0, 1.5)

@@ -1,0 +1,121 @@
+"""One suite that every pair of evidence provider and likelihood must pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from checks import classification_problem, random_symmetric, squared_exponential
+
+from hmcgp import evidence as providers
+from hmcgp.errors import NotConverged
+from hmcgp.evidence import Laplace
+from hmcgp.likelihoods import Logistic, Probit
+
+PAIRS = [(Laplace(), Logistic()), (Laplace(), Probit())]
+IDS = [f"{type(p).__name__}-{type(lik).__name__}" for p, lik in PAIRS]
+pair = pytest.mark.parametrize(("provider", "likelihood"), PAIRS, ids=IDS)
+
+
+@pair
+@pytest.mark.parametrize("n", [3, 12, 40])
+def test_dK_matches_central_differences(provider, likelihood, n):
+    _, y, K = classification_problem(n, 2, seed=n)
+    K = K + 0.1 * np.eye(n)  # so that K ± hV stays a covariance
+    dK = provider(K, y, likelihood).dK
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        V = random_symmetric(rng, n)
+        h = 1e-5
+        numeric = (provider(K + h * V, y, likelihood).log_z - provider(K - h * V, y, likelihood).log_z) / (2.0 * h)
+        np.testing.assert_allclose(np.sum(dK * V), numeric, rtol=1e-7, atol=1e-8)
+
+
+@pair
+def test_dK_is_symmetric_to_the_last_bit(provider, likelihood):
+    _, y, K = classification_problem(70, 3)
+    dK = provider(K, y, likelihood).dK
+    np.testing.assert_array_equal(dK, dK.T)
+
+
+@pair
+def test_inputs_are_not_changed(provider, likelihood):
+    _, y, K = classification_problem(20, 3)
+    K0, y0, start = K.copy(), y.copy(), np.full(20, 0.3)
+    provider(K, y, likelihood, start)
+    np.testing.assert_array_equal(K, K0)
+    np.testing.assert_array_equal(y, y0)
+    np.testing.assert_array_equal(start, 0.3)
+
+
+@pair
+def test_order_of_the_data_does_not_matter(provider, likelihood):
+    _, y, K = classification_problem(30, 2)
+    order = np.random.default_rng(5).permutation(30)
+    one, two = provider(K, y, likelihood), provider(K[np.ix_(order, order)], y[order], likelihood)
+    np.testing.assert_allclose(two.log_z, one.log_z, rtol=1e-12)
+    np.testing.assert_allclose(two.dK, one.dK[np.ix_(order, order)], atol=1e-10)
+
+
+@pair
+def test_exchanging_the_labels_changes_nothing(provider, likelihood):
+    _, y, K = classification_problem(30, 2)
+    one, two = provider(K, y, likelihood), provider(K, -y, likelihood)
+    np.testing.assert_allclose(two.log_z, one.log_z, rtol=1e-13)
+    np.testing.assert_allclose(two.dK, one.dK, atol=1e-12)
+
+
+@pair
+def test_a_vanishing_prior_leaves_coin_tosses(provider, likelihood):
+    _, y, K = classification_problem(30, 2)
+    np.testing.assert_allclose(provider(1e-12 * K, y, likelihood).log_z, 30 * np.log(0.5), rtol=1e-9)
+
+
+@pair
+@pytest.mark.parametrize("scale", [0.5, 1.0, 3.0])
+def test_cold_and_warm_starts_agree(provider, likelihood, scale):
+    X, y, K = classification_problem(40, 2)
+    near = squared_exponential(X, 3.0 * scale, 1.4)
+    start = provider(near, y, likelihood).posterior.start
+    cold, warm = provider(K, y, likelihood), provider(K, y, likelihood, start)
+    np.testing.assert_allclose(warm.log_z, cold.log_z, rtol=1e-12)
+    np.testing.assert_allclose(warm.dK, cold.dK, atol=1e-9)
+    assert warm.residual <= 1e-9
+
+
+@pair
+@pytest.mark.parametrize("start", [1e3, -1e3, 50.0])
+def test_an_absurd_start_is_survived(provider, likelihood, start):
+    _, y, K = classification_problem(40, 2)
+    cold, warm = provider(K, y, likelihood), provider(K, y, likelihood, np.full(40, start))
+    np.testing.assert_allclose(warm.log_z, cold.log_z, rtol=1e-12)
+
+
+@pair
+def test_a_budget_of_one_iteration_is_not_enough(provider, likelihood):
+    _, y, K = classification_problem(20, 2)
+    with pytest.raises(NotConverged, match=r"decrement .* after 1 factorisation"):
+        type(provider)(max_iter=1)(K, y, likelihood)
+
+
+@pair
+def test_prediction_at_the_training_inputs_is_the_posterior(provider, likelihood):
+    _, y, K = classification_problem(25, 2)
+    ev = provider(K, y, likelihood, gradient=False)
+    mean, variance = ev.posterior.predict(K, np.diag(K))
+    np.testing.assert_allclose(mean, ev.posterior.start, atol=1e-9)
+    assert ((variance > 0.0) & (variance < np.diag(K))).all()
+
+
+@pair
+def test_without_the_gradient_the_value_is_the_same(provider, likelihood):
+    _, y, K = classification_problem(25, 2)
+    assert provider(K, y, likelihood, gradient=False).log_z == provider(K, y, likelihood).log_z
+
+
+def test_every_public_provider_and_supported_likelihood_is_in_the_suite():
+    public = {
+        v
+        for v in vars(providers).values()
+        if isinstance(v, type) and hasattr(v, "supports") and hasattr(v, "__dataclass_fields__")
+    }
+    assert {(p, lik) for p in public for lik in p.supports} == {(type(p), type(lik)) for p, lik in PAIRS}

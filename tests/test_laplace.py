@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+import reference
+from checks import check_gradient, classification_problem, squared_exponential
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process import kernels as sk
+
+from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
+from hmcgp.evidence import Laplace
+from hmcgp.likelihoods import Logistic, Probit
+
+LIKELIHOODS = [(Logistic(), reference.logistic), (Probit(), reference.probit)]
+IDS = ["logistic", "probit"]
+
+
+@pytest.mark.parametrize(("likelihood", "twin"), LIKELIHOODS, ids=IDS)
+@pytest.mark.parametrize("n", [2, 7, 60])
+def test_matches_the_plain_twin(likelihood, twin, n):
+    _, y, K = classification_problem(n, 3, seed=n)
+    K += 1e-3 * np.eye(n)  # the twin inverts K
+    f, log_z, G, R = reference.laplace(K, y, twin)
+    ev = Laplace()(K, y, likelihood)
+    np.testing.assert_allclose(ev.log_z, log_z, rtol=1e-11)
+    np.testing.assert_allclose(ev.posterior.f, f, atol=1e-8)
+    np.testing.assert_allclose(ev.dK, G, atol=1e-8)
+    K_new = np.random.default_rng(0).normal(size=(n, 4))
+    mean, variance = Laplace()(K, y, likelihood, gradient=False).posterior.predict(K_new, np.full(4, 100.0))
+    np.testing.assert_allclose(mean, K_new.T @ np.linalg.solve(K, f), atol=1e-7)
+    np.testing.assert_allclose(variance, 100.0 - np.einsum("nm,nk,km->m", K_new, R, K_new), atol=1e-7)
+
+
+@pytest.mark.parametrize(("likelihood", "twin"), LIKELIHOODS, ids=IDS)
+def test_close_to_brute_force_and_exact_for_a_narrow_prior(likelihood, twin):
+    _, y, K = classification_problem(3, 2)
+    for scale, tolerance in [(1.0, 0.15), (0.1, 4e-3), (0.01, 5e-5)]:
+        exact = reference.brute_force_log_z(scale * K, y, lambda y, f: twin(y, f)[0])
+        np.testing.assert_allclose(Laplace()(scale * K, y, likelihood).log_z, exact, atol=tolerance)
+
+
+def test_matches_scikit_learn():
+    X, y, K = classification_problem(50, 3)
+    theirs = GaussianProcessClassifier(sk.ConstantKernel(3.0) * sk.RBF(1.5), optimizer=None).fit(X, y)
+    ours = Laplace()(K, y, Logistic(), gradient=False)
+    # scikit-learn stops Newton when log Z changes by less than 1e-10
+    np.testing.assert_allclose(ours.log_z, theirs.log_marginal_likelihood_value_, atol=1e-8)
+    X_new = np.random.default_rng(1).normal(size=(6, 3))
+    mean, variance = theirs.latent_mean_and_variance(X_new)
+    K_new = squared_exponential(np.vstack([X, X_new]), 3.0, 1.5)[: len(X), len(X) :]
+    got = ours.posterior.predict(K_new, np.full(6, 3.0))
+    np.testing.assert_allclose(got[0], mean, atol=1e-5)
+    np.testing.assert_allclose(got[1], variance, atol=1e-5)
+
+
+PROBLEMS = {
+    "separable": lambda X, y: (X, np.where(X[:, 0] > 0.0, 1.0, -1.0)),
+    "overlapping": lambda X, y: (X, y),
+    "opposite duplicates": lambda X, y: (np.vstack([X, X]), np.concatenate([y, -y])),
+    "equal duplicates": lambda X, y: (np.vstack([X, X, X]), np.concatenate([y, y, y])),
+    "one against all": lambda X, y: (X, np.where(np.arange(len(y)) == 0, 1.0, -1.0)),
+}
+
+
+@pytest.mark.parametrize("likelihood", [Logistic(), Probit()], ids=IDS)
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("length_scale", [1e-3, 0.1, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("variance", [1e-6, 1.0, 1e3, 1e8])
+def test_survives_what_a_sampler_visits(likelihood, problem, length_scale, variance):
+    """Converges, and its gradient is right, in every corner that the priors allow."""
+    X, y, _ = classification_problem(24, 2, seed=2)
+    X, y = PROBLEMS[problem](X, y)
+
+    def log_z(u):  # u = log variance, log length scale
+        K = squared_exponential(X, np.exp(u[0]), np.exp(u[1]))
+        ev = Laplace()(K, y, likelihood)
+        Z = X / np.exp(u[1])
+        r2 = np.sum((Z[:, None] - Z[None]) ** 2, axis=2)
+        return ev.log_z, np.array([np.sum(ev.dK * K), np.sum(ev.dK * K * r2)])
+
+    u = np.log([variance, length_scale])
+    value, grad = log_z(u)
+    assert np.isfinite(value)
+    assert value < 0.0
+    assert np.isfinite(grad).all()
+    # rounding in K (relative 1e-16) moves log Z by about eps * variance * |α|², which the difference quotient divides by 1e-5
+    noise = 1e-16 * max(variance, 1.0) * len(y) / 1e-5
+    check_gradient(log_z, u, rtol=1e-5, atol=1e-6 + noise)
+
+
+def test_curvature_may_underflow():
+    """Labels so well explained that W = 0 to working precision: an attempt that divides by W gives NaN."""
+    K = 1e12 * np.eye(4)
+    y = np.array([1.0, -1.0, 1.0, -1.0])
+    start = 800.0 * y  # W = exp(-800) = 0 at the first factorisation
+    ev = Laplace()(K, y, Logistic(), start)
+    assert np.isfinite(ev.log_z)
+    assert np.isfinite(ev.dK).all()
+    np.testing.assert_allclose(ev.log_z, Laplace()(K, y, Logistic()).log_z, rtol=1e-10)
+
+
+def test_an_indefinite_matrix_is_a_typed_error():
+    K = np.array([[1.0, 30.0], [30.0, 1.0]])
+    with pytest.raises(NotPositiveDefinite, match="no Cholesky factor"):
+        Laplace()(K, np.array([1.0, -1.0]), Logistic())
+
+
+def test_nan_is_a_typed_error():
+    K = np.full((3, 3), np.nan)
+    with pytest.raises((NotPositiveDefinite, NotConverged)):
+        Laplace()(K, np.array([1.0, -1.0, 1.0]), Logistic())
+
+
+def test_factor_and_gradient_share_memory():
+    _, y, K = classification_problem(10, 2)
+    with pytest.raises(InvalidInput, match="gradient=False"):
+        Laplace()(K, y, Logistic()).posterior.predict(K, np.diag(K))
+
+
+def test_warm_start_saves_factorisations():
+    X, y, K = classification_problem(150, 4)
+    start = Laplace()(K, y, Logistic()).posterior.start
+    near = squared_exponential(X, 3.1, 1.52)
+    assert Laplace()(near, y, Logistic(), start).n_iter == 1  # two factorisations, the second one at the mode
+    assert Laplace()(near, y, Logistic()).n_iter >= 2

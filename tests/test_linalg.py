@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from hmcgp import linalg
+
+
+@pytest.fixture(params=[1, 3, 64, 65, 150])
+def spd(request):
+    rng = np.random.default_rng(request.param)
+    A = rng.normal(size=(request.param, request.param + 5))
+    return A @ A.T / request.param + np.eye(request.param)
+
+
+def junk_above(A):
+    """The same lower triangle under a NaN upper one: proves that the latter is not read."""
+    B = A.copy()
+    B[np.triu_indices(len(A), 1)] = np.nan
+    return B
+
+
+def test_cholesky_reads_and_writes_the_lower_triangle_only(spd):
+    L = junk_above(spd)
+    assert linalg.cholesky_inplace(L)
+    np.testing.assert_allclose(np.tril(L), np.linalg.cholesky(spd), rtol=1e-12, atol=1e-13)
+    assert np.isnan(L[np.triu_indices(len(spd), 1)]).all()
+
+
+def test_cholesky_reports_an_indefinite_matrix(spd):
+    assert not linalg.cholesky_inplace(spd - 2.0 * np.trace(spd) * np.eye(len(spd)))
+
+
+def test_inverse(spd):
+    A = junk_above(spd)
+    linalg.cholesky_inplace(A)
+    linalg.inverse_from_cholesky_inplace(A)
+    linalg.mirror_lower(A)
+    np.testing.assert_allclose(A @ spd, np.eye(len(spd)), atol=1e-11)
+
+
+def test_solve_and_product(spd):
+    x = np.linspace(-1.0, 1.0, len(spd))
+    L, out = junk_above(spd), np.empty(len(spd))
+    linalg.symmetric_times(L, x, out)
+    np.testing.assert_allclose(out, spd @ x, rtol=1e-12, atol=1e-12)
+    linalg.cholesky_inplace(L)
+    linalg.cholesky_solve_inplace(L, out)
+    np.testing.assert_allclose(out, x, atol=1e-12)
+
+
+def test_exp_is_good_to_two_units_in_the_last_place():
+    x = -np.concatenate([[0.0, 1e-320, 1e-17, 689.9], np.random.default_rng(0).gamma(1.0, 20.0, size=10_000)])
+    out = np.empty_like(x)
+    linalg.exp_nonpositive(x, out, 3.0)
+    np.testing.assert_allclose(out, 3.0 * np.exp(x), rtol=2 * np.finfo(float).eps)
+
+
+def test_exp_flushes_the_far_tail_to_zero_and_keeps_nan():
+    x, out = np.array([-691.0, -1e300, -np.inf, np.nan]), np.empty(4)
+    linalg.exp_nonpositive(x, out, 1.0)
+    assert out[:3].tolist() == [0.0, 0.0, 0.0]
+    assert np.isnan(out[3]) or out[3] == 0.0  # a NaN input never turns into a plausible covariance
