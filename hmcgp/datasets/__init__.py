@@ -1,0 +1,35 @@
+"""Classical tables for Gaussian-process classification and regression.
+
+Each loader returns a scikit-learn `Bunch`: `data` (DataFrame of the inputs), `target` (Series),
+`feature_names`, `target_names` for classes, `frame` (the whole table), `DESCR`, and `train`, a boolean mask,
+where a split is part of the data set.  SOURCES.md in this folder names the source, licence and checksum
+of every file.
+"""
+
+from __future__ import annotations
+
+from hmcgp.datasets._classification import (
+    load_breast_cancer,
+    load_crabs,
+    load_glass,
+    load_ionosphere,
+    load_pima,
+    load_thyroid,
+)
+from hmcgp.datasets._regression import load_co2, load_concrete, load_motorcycle, load_yacht
+from hmcgp.datasets._user_files import load_heart, load_sonar
+
+__all__ = [
+    "load_breast_cancer",
+    "load_co2",
+    "load_concrete",
+    "load_crabs",
+    "load_glass",
+    "load_heart",
+    "load_ionosphere",
+    "load_motorcycle",
+    "load_pima",
+    "load_sonar",
+    "load_thyroid",
+    "load_yacht",
+]

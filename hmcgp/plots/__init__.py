@@ -1,0 +1,15 @@
+"""Pictures of a fitted Gaussian process, in plain matplotlib.
+
+Every function takes a fitted estimator first, draws into `ax` (or `axes`) when given and into a new
+figure otherwise, and returns what it drew into.  None shows or saves anything, and none changes the
+global settings of matplotlib.
+"""
+
+from __future__ import annotations
+
+from hmcgp.plots._calibration import calibration
+from hmcgp.plots._predictive import predictive, predictive_1d, predictive_2d
+from hmcgp.plots._relevance import relevance
+from hmcgp.plots._trace import trace
+
+__all__ = ["calibration", "predictive", "predictive_1d", "predictive_2d", "relevance", "trace"]

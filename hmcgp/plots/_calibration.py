@@ -1,0 +1,135 @@
+"""Whether events predicted with probability p happen in a fraction p of the cases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.plots import _style as style
+from hmcgp.plots._result import Classifier, binary_classes, check_prob, is_class_1, require, target_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_STRIP = (-0.22, -0.05)  # of the y axis, for the histogram
+
+
+class Bins(NamedTuple):
+    """Equal-count bins of predicted probability; each array has one entry per bin."""
+
+    predicted: Array  # mean probability
+    observed: Array  # fraction of class 1
+    low: Array
+    high: Array
+
+
+def calibration(
+    result: Classifier | ArrayLike,
+    X: Any = None,
+    y: ArrayLike | None = None,
+    *,
+    n_bins: int = 10,
+    prob: float = 0.9,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a reliability diagram: observed frequency against predicted probability of the second class.
+
+    Bins hold about equally many cases. Bars are Jeffreys intervals of the frequency in each bin; the
+    histogram beneath counts the predictions.
+
+    Parameters
+    ----------
+    result : fitted binary classifier, or array of shape (n,) or (n, 2)
+        An array holds predicted probabilities, of the second label in sorted order when one-dimensional.
+    X : array or DataFrame of shape (n, d)
+        Inputs, best those of cases not used in the fit. Not needed with an array of probabilities.
+    y : array of shape (n,)
+        Labels.
+    n_bins : int, default 10
+        Number of bins; tied predictions share a bin, so there may be fewer.
+    prob : float, default 0.9
+        Probability of the intervals.
+    ax : Axes, optional
+        Drawn into when given.
+
+    Returns
+    -------
+    Axes
+    """
+    check_prob(prob)
+    if n_bins < 1:
+        raise InvalidInput(f"'n_bins' must be at least 1; got {n_bins}.")
+    if y is None:
+        raise InvalidInput("'y', the labels to compare with, must be given.")
+    p, classes = _probabilities(result, X, y)
+    event = is_class_1(y, classes)
+    if len(p) != len(event):
+        raise InvalidInput(f"'y' must have one label per prediction; got {len(event)} labels for {len(p)} predictions.")
+    ax = style.new_axes(ax, (4.6, 5.2))
+    bins = _bin(p, event, n_bins, prob)
+    _reliability(ax, bins, prob, f"observed: log loss {_log_loss(p, event):.3f}, n = {len(p)}")
+    _histogram(ax, p)
+    ax.set(xlabel=f"predicted {target_label(y, classes)}", ylabel="observed frequency")
+    ax.set(xlim=(-0.03, 1.03), ylim=(_STRIP[0], 1.03), yticks=np.linspace(0.0, 1.0, 6), aspect="equal")
+    style.clean(ax)
+    ax.spines["left"].set_bounds(0.0, 1.0)
+    return ax
+
+
+def _probabilities(result: Any, X: Any, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
+    """Probability of the second class, and the two classes."""
+    if hasattr(result, "predict_proba"):
+        require(result, "classes_")
+        if X is None:
+            raise InvalidInput("'X' must be given with an estimator.")
+        classes = binary_classes(result.classes_)
+        return np.asarray(result.predict_proba(X))[:, 1], classes
+    p = np.asarray(result, dtype=float)
+    if p.ndim == 2:
+        binary_classes(range(p.shape[1]))
+        p = p[:, 1]
+    if p.ndim != 1 or not len(p) or not ((p >= 0.0) & (p <= 1.0)).all():
+        raise InvalidInput("'result' must be a fitted classifier, or probabilities between 0 and 1, one per case.")
+    return p, binary_classes(np.unique(np.asarray(y)))
+
+
+def _bin(p: Array, event: NDArray[np.bool_], n_bins: int, prob: float) -> Bins:
+    from scipy.stats import beta
+
+    n_bins = min(n_bins, len(p))
+    last = np.arange(1, n_bins) * len(p) // n_bins - 1  # rank of the last case in each bin but the final one
+    index = np.searchsorted(np.unique(np.sort(p)[last]), p, side="left")  # ties fall into one bin
+    count = np.bincount(index)
+    full = count > 0
+    n = count[full]
+    k = np.bincount(index, weights=event)[full]
+    # Jeffreys: quantiles of Beta(k + 1/2, n - k + 1/2), reaching 0 at k = 0 and 1 at k = n
+    low, high = (beta.ppf(q, k + 0.5, n - k + 0.5) for q in (0.5 - prob / 2, 0.5 + prob / 2))
+    predicted = np.bincount(index, weights=p)[full] / n
+    return Bins(predicted, k / n, np.where(k == 0, 0.0, low), np.where(k == n, 1.0, high))
+
+
+def _reliability(ax: Axes, bins: Bins, prob: float, label: str) -> None:
+    ax.plot([0, 1], [0, 1], color=style.GREY, lw=1.0, ls=(0, (4, 3)), label="perfectly calibrated", zorder=1)
+    ax.vlines(
+        bins.predicted, bins.low, bins.high, color=style.BLUE, lw=1.6, alpha=0.55, label=f"{100 * prob:g} % interval"
+    )
+    ax.plot(bins.predicted, bins.observed, "o", ms=6, color=style.BLUE, mec="white", mew=0.9, label=label, zorder=3)
+    ax.legend(loc="upper left", frameon=False, fontsize=style.SMALL, labelcolor=style.INK, handlelength=1.8)
+
+
+def _histogram(ax: Axes, p: Array) -> None:
+    """Count the predictions in the strip of `ax` below zero, which no frequency can reach."""
+    counts, edges = np.histogram(p, bins=25, range=(0.0, 1.0))
+    heights = (_STRIP[1] - _STRIP[0]) * counts / counts.max()
+    ax.bar(edges[:-1], heights, np.diff(edges), bottom=_STRIP[0], align="edge", color=style.GREY, alpha=0.5, lw=0)
+
+
+def _log_loss(p: Array, event: NDArray[np.bool_]) -> float:
+    from sklearn.metrics import log_loss
+
+    return float(log_loss(event, p, labels=[False, True]))

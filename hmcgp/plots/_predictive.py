@@ -1,0 +1,241 @@
+"""The predicted probability as a function of one or two inputs, with the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.plots import _style as style
+from hmcgp.plots._result import (
+    Classifier,
+    DrawnClassifier,
+    binary_classes,
+    check_prob,
+    input_names,
+    is_class_1,
+    named_like_fit,
+    require,
+    target_label,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.contour import QuadContourSet
+
+_LINES = (0.1, 0.25, 0.5, 0.75, 0.9)
+_MARGIN = 0.06  # of the range of the data, on each side
+
+
+def predictive(result: DrawnClassifier, X: Any, y: ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """Draw the predicted probability over the input space of a fit with one or two inputs.
+
+    Parameters
+    ----------
+    result : fitted binary classifier
+        Fitted on one input (see `predictive_1d`) or two (see `predictive_2d`).
+    X : array or DataFrame of shape (n, 1) or (n, 2)
+        Inputs of the data to show.
+    y : array of shape (n,)
+        Their labels.
+    ax : Axes, optional
+        Drawn into when given.
+
+    Returns
+    -------
+    Axes
+    """
+    require(result, "n_features_in_")
+    if result.n_features_in_ == 1:
+        return predictive_1d(result, X, y, ax=ax)
+    if result.n_features_in_ == 2:
+        return predictive_2d(result, X, y, ax=ax)
+    raise InvalidInput(
+        f"'result' must be fitted on one or two inputs; got {result.n_features_in_}. "
+        "Fit on two columns, or see plots.calibration and plots.relevance."
+    )
+
+
+def predictive_1d(
+    result: DrawnClassifier,
+    X: Any = None,
+    y: ArrayLike | None = None,
+    *,
+    prob: float = 0.9,
+    limits: tuple[float, float] | None = None,
+    n_grid: int = 200,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the probability of the second class over a single input, with a band over the draws.
+
+    The line averages over the posterior; the band holds the central share `prob` of the draws' own probabilities.
+
+    Parameters
+    ----------
+    result : fitted binary classifier with one input
+        Has `predict_proba` and `predict_proba_draws`.
+    X, y : array of shape (n, 1) or (n,), array of shape (n,), optional
+        Data to show, as marks at the top (second class) and bottom (first class).
+    prob : float, default 0.9
+        Share of the draws within the band.
+    limits : pair of float, optional
+        Range of the input; that of `X` and a little more when not given.
+    n_grid : int, default 200
+        Points at which to predict.
+    ax : Axes, optional
+        Drawn into when given.
+
+    Returns
+    -------
+    Axes
+    """
+    require(result, "classes_", "n_features_in_", "predict_proba", "predict_proba_draws")
+    check_prob(prob)
+    classes = binary_classes(result.classes_)
+    data = None if X is None else _inputs(result, X, 1)[:, 0]
+    grid = np.linspace(*_range_1d(data, limits), n_grid)
+    asked = named_like_fit(result, grid[:, None])
+    low, high = np.quantile(result.predict_proba_draws(asked)[:, :, 1], [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
+    ax = style.new_axes(ax, (6.0, 3.6))
+    ax.fill_between(grid, low, high, color=style.INK, alpha=0.14, lw=0, label=f"{100 * prob:g} % of draws")
+    ax.plot(grid, result.predict_proba(asked)[:, 1], color=style.INK, lw=1.8, label="mean")
+    if data is not None and y is not None:
+        _rug(ax, data, is_class_1(y, classes), classes)
+    names = input_names(result, X)
+    ax.set(
+        xlabel=names[0] if names else "input",
+        ylabel=target_label(y, classes),
+        xlim=(grid[0], grid[-1]),
+        ylim=(-0.08, 1.08),
+    )
+    ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
+    style.clean(ax)
+    ax.legend(
+        frameon=False, fontsize=style.SMALL, labelcolor=style.INK, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4
+    )
+    return ax
+
+
+def predictive_2d(
+    result: Classifier,
+    X: Any,
+    y: ArrayLike,
+    *,
+    n_grid: int = 60,
+    colorbar: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw contours of the probability of the second class over two inputs, with the data.
+
+    Parameters
+    ----------
+    result : fitted binary classifier with two inputs
+        Has `predict_proba`.
+    X : array or DataFrame of shape (n, 2)
+        Inputs of the data to show; they set the limits.
+    y : array of shape (n,)
+        Their labels.
+    n_grid : int, default 60
+        Points per side of the grid at which to predict.
+    colorbar : bool, default True
+        Add a colour bar.
+    ax : Axes, optional
+        Drawn into when given.
+
+    Returns
+    -------
+    Axes
+    """
+    require(result, "classes_", "n_features_in_", "predict_proba")
+    classes = binary_classes(result.classes_)
+    event = is_class_1(y, classes)
+    data = _inputs(result, X, 2)
+    x0, x1 = (np.linspace(*_widened(column), n_grid) for column in data.T)
+    points = np.stack([axis.ravel() for axis in np.meshgrid(x0, x1)], axis=1)  # (n_grid ** 2, 2)
+    P = np.clip(result.predict_proba(named_like_fit(result, points))[:, 1], 0.0, 1.0).reshape(n_grid, n_grid)
+    ax = style.new_axes(ax, (6.2, 4.8))
+    filled = _contours(ax, x0, x1, P)
+    _scatter(ax, data, event, classes)
+    names = input_names(result, X) or ["input 0", "input 1"]
+    ax.set(xlabel=names[0], ylabel=names[1], xlim=(x0[0], x0[-1]), ylim=(x1[0], x1[-1]))
+    style.clean(ax)
+    if colorbar:
+        _colorbar(ax, filled, target_label(y, classes))
+    return ax
+
+
+def _inputs(result: Any, X: Any, n_inputs: int) -> Array:
+    data = np.asarray(X, dtype=float)
+    if n_inputs == 1 and data.ndim == 1:
+        data = data[:, None]
+    fitted = result.n_features_in_
+    if fitted != n_inputs or data.ndim != 2 or data.shape[1] != n_inputs:
+        raise InvalidInput(
+            f"this picture is of {n_inputs} input{'s' * (n_inputs > 1)}; "
+            f"got a fit on {fitted} and 'X' of shape {data.shape}. See plots.predictive."
+        )
+    return data
+
+
+def _range_1d(data: Array | None, limits: tuple[float, float] | None) -> tuple[float, float]:
+    if limits is not None:
+        return limits
+    if data is None:
+        raise InvalidInput("'X' or 'limits' must be given, to know where to draw.")
+    return _widened(data)
+
+
+def _widened(column: Array) -> tuple[float, float]:
+    low, high = float(column.min()), float(column.max())
+    margin = _MARGIN * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def _rug(ax: Axes, data: Array, event: NDArray[np.bool_], classes: NDArray[Any]) -> None:
+    for k, height in enumerate((-0.04, 1.04)):
+        x = data[event == bool(k)]
+        ax.plot(
+            x, np.full(len(x), height), "|", ms=9, mew=0.9, alpha=0.7, color=style.CLASSES[k], label=str(classes[k])
+        )
+
+
+def _contours(ax: Axes, x0: Array, x1: Array, P: Array) -> QuadContourSet:
+    filled = ax.contourf(x0, x1, P, levels=np.linspace(0.0, 1.0, 101), cmap=style.probability_map(), vmin=0.0, vmax=1.0)
+    filled.set_edgecolor("face")  # no hairlines between the levels in vector formats
+    inside = [level for level in _LINES if P.min() < level < P.max()]
+    if inside:
+        widths = [1.6 if level == 0.5 else 0.8 for level in inside]
+        lines = ax.contour(x0, x1, P, levels=inside, colors=style.INK, linewidths=widths, linestyles="solid")
+        ax.clabel(lines, fmt="%g", fontsize=style.SMALL - 1)
+    return filled
+
+
+def _scatter(ax: Axes, data: Array, event: NDArray[np.bool_], classes: NDArray[Any]) -> None:
+    for k, marker in enumerate("o^"):
+        x, y = data[event == bool(k)].T
+        ax.scatter(
+            x,
+            y,
+            s=26,
+            marker=marker,
+            color=style.CLASSES[k],
+            edgecolor="white",
+            lw=0.7,
+            label=str(classes[k]),
+            zorder=3,
+        )
+    ax.legend(
+        fontsize=style.SMALL, labelcolor=style.INK, framealpha=0.9, edgecolor="none", handletextpad=0.2, borderpad=0.3
+    )
+
+
+def _colorbar(ax: Axes, filled: QuadContourSet, label: str) -> None:
+    figure = ax.get_figure()
+    assert figure is not None
+    bar = figure.colorbar(filled, ax=ax, ticks=[0, *_LINES, 1], format="%g", pad=0.02, aspect=28)
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    style.clean(bar.ax, hide=("top", "right", "left", "bottom"))
+    bar.set_label(label, size=style.TEXT, color=style.INK)

@@ -1,0 +1,123 @@
+"""How relevant each input is: the posterior of its length scale.
+
+A short length scale lets the function change fast along that input.  One that is longer than the
+data are wide leaves it nearly straight, or flat, in that input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.plots import _style as style
+from hmcgp.plots._result import Sampled, check_prob, require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_WIDTH_OF_DATA = 4.0  # from -2 to +2 standard deviations of a standardised input
+
+
+def relevance(result: Sampled, *, prob: tuple[float, float] = (0.5, 0.9), ax: Axes | None = None) -> Axes:
+    """Draw the posterior of each input's length scale as intervals, the most relevant input on top.
+
+    Dot: median; thick line: the central interval of the smaller probability; thin line: that of the larger.
+    When the fit standardised its inputs, length scales beyond 4 (longer than an input's range from -2 to +2
+    standard deviations) are shaded: there the function is nearly straight or flat in that input. Straight is
+    not irrelevant when the variance is large, as it is for classes that a line separates; compare inputs with
+    each other first, then with the shading.
+
+    Parameters
+    ----------
+    result : fitted estimator
+        Has `trace_` and `parameters_`, with one length scale per input.
+    prob : pair of float, default (0.5, 0.9)
+        Probabilities of the two intervals.
+    ax : Axes, optional
+        Drawn into when given.
+
+    Returns
+    -------
+    Axes
+    """
+    require(result, "trace_", "parameters_")
+    if len(prob) != 2:
+        raise InvalidInput(f"'prob' must be a pair of probabilities; got {prob!r}.")
+    for p in prob:
+        check_prob(p)
+    labels, draws = _length_scales(result.parameters_, np.asarray(result.trace_.draws))
+    order = np.argsort(np.median(draws, axis=0), kind="stable")
+    ax = style.new_axes(ax, (6.5, 0.9 + 0.3 * max(len(order), 3)))
+    _intervals(ax, draws[:, order], prob)
+    ax.set_yticks(np.arange(len(order)), [labels[i] for i in order])
+    ax.set_ylim(len(order) - 0.4, -0.6)  # first row on top
+    ax.set_xscale("log")
+    standardised = bool(getattr(result, "standardize", True))
+    unit = "standard deviations of the input" if standardised else "units of the input"
+    ax.set_xlabel(f"length scale ({unit}); shorter is more relevant")
+    style.clean(ax, hide=("top", "right", "left"))
+    ax.tick_params(axis="y", length=0)
+    key = f"dot: median   thick: {100 * min(prob):g} %   thin: {100 * max(prob):g} %"
+    ax.annotate(
+        key,
+        (0.5, 0),
+        xytext=(0, -34),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="center",
+        va="top",
+        fontsize=style.SMALL,
+        color=style.GREY,
+    )
+    if standardised:
+        _shade(ax, draws, max(prob))
+    return ax
+
+
+def _length_scales(parameters: Sequence[Any], draws: Array) -> tuple[list[str], Array]:
+    """Labels and draws, of shape (n_draws, n_rows), of every per-input length scale."""
+    stops = np.cumsum([p.size for p in parameters])
+    found = [(p, stop) for p, stop in zip(parameters, stops, strict=True) if p.role == "length_scale" and p.labels]
+    if not found:
+        free = [p.name for p in parameters]
+        raise InvalidInput(
+            f"'result' has no inferred length scale per input; its free parameters are {free}. "
+            "Fit with a kernel such as SquaredExponential(ard=True)."
+        )
+    flat = draws.reshape(-1, draws.shape[-1])
+    labels = [_label(name, p.name, several=len(found) > 1) for p, _ in found for name in p.labels]
+    return labels, np.concatenate([flat[:, stop - p.size : stop] for p, stop in found], axis=1)
+
+
+def _label(name: str, parameter: str, *, several: bool) -> str:
+    return f"{name} ({parameter.rpartition('.')[0] or parameter})" if several else str(name)
+
+
+def _intervals(ax: Axes, draws: Array, prob: tuple[float, float]) -> None:
+    rows = np.arange(draws.shape[1])
+    for p, width in ((max(prob), 1.4), (min(prob), 4.5)):
+        low, high = np.quantile(draws, [0.5 - p / 2, 0.5 + p / 2], axis=0)
+        ax.hlines(rows, low, high, color=style.BLUE, lw=width, label=f"{100 * p:g} %")
+    ax.plot(np.median(draws, axis=0), rows, "o", ms=6, color=style.BLUE, mec="white", mew=1.2, label="median")
+
+
+def _shade(ax: Axes, draws: Array, prob: float) -> None:
+    low, high = np.quantile(draws, [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
+    right = max(1.5 * high.max(), 4.0 * _WIDTH_OF_DATA)
+    ax.set_xlim(min(low.min(), _WIDTH_OF_DATA) / 1.5, right)
+    ax.axvspan(_WIDTH_OF_DATA, right, color=style.PALE, lw=0, zorder=0)
+    text: dict[str, Any] = {"fontsize": style.SMALL, "color": style.GREY}
+    top = ax.get_xaxis_transform()
+    ax.text(
+        right,
+        1.01,
+        "longer than the data are wide: nearly straight or flat",
+        transform=top,
+        ha="right",
+        va="bottom",
+        **text,
+    )

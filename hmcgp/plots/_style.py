@@ -1,0 +1,45 @@
+"""The look shared by all pictures: colours, sizes, and a clean frame.
+
+Colours are those of Okabe & Ito (2008), which remain distinct under the common colour-vision
+deficiencies; class 0 is always blue and class 1 always vermilion.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap
+
+BLUE, VERMILION = "#0072B2", "#D55E00"
+CHAINS = (BLUE, "#E69F00", "#009E73", "#CC79A7", "#56B4E9", VERMILION)
+CLASSES = (BLUE, VERMILION)
+INK, GREY, PALE = "#222222", "#767676", "#EDEDED"
+TEXT, SMALL = 10.0, 8.5  # points
+
+
+def new_axes(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
+    """Return `ax`, or the Axes of a new figure."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=figsize, layout="constrained")[1]
+
+
+def clean(ax: Axes, *, hide: tuple[str, ...] = ("top", "right")) -> None:
+    """Remove the spines that carry no information and make the rest quiet."""
+    for side, spine in ax.spines.items():
+        spine.set_visible(side not in hide)
+        spine.set_color(GREY)
+    ax.tick_params(which="both", color=GREY, labelcolor=INK, labelsize=SMALL)
+    for label in (ax.xaxis.label, ax.yaxis.label):
+        label.set(size=TEXT, color=INK)
+
+
+def probability_map() -> LinearSegmentedColormap:
+    """Class 0's colour at 0, white at 1/2, class 1's colour at 1, softened so that data stand out."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("hmcgp_probability", ["#6FB1D8", "#FAFAFA", "#EDA06A"])

@@ -1,0 +1,138 @@
+"""Density and trace of every parameter, chain by chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.plots import _style as style
+from hmcgp.plots._result import Sampled, require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LOG_DECADES = 1.5  # a positive parameter spread wider than this gets a logarithmic axis
+
+
+def trace(
+    result: Sampled,
+    *,
+    var_names: str | Sequence[str] | None = None,
+    max_rows: int | None = 12,
+    axes: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Draw the posterior density (left) and the trace (right) of each parameter, one line per chain.
+
+    Positive parameters whose draws span more than 1.5 decades get a logarithmic axis, and their density is
+    then that of the logarithm. Ticks along the bottom mark divergent transitions.
+
+    Parameters
+    ----------
+    result : fitted estimator
+        Has `trace_`.
+    var_names : str or sequence of str, optional
+        Parameters to draw, by full name (``"length_scale[FL]"``) or by the name before the bracket
+        (``"length_scale"``). All those named are drawn, whatever `max_rows`.
+    max_rows : int or None, default 12
+        Most parameters drawn when `var_names` is not given; None for all.
+    axes : ndarray of Axes of shape (n_rows, 2), optional
+        Drawn into when given.
+
+    Returns
+    -------
+    ndarray of Axes of shape (n_rows, 2)
+    """
+    require(result, "trace_")
+    names = list(result.trace_.names)
+    columns = _select(names, var_names)
+    shown = columns if var_names is not None else columns[:max_rows]
+    axes = _grid(axes, len(shown))
+    diverging = np.asarray(result.trace_.stats.get("diverging", np.zeros(result.trace_.draws.shape[:2])), dtype=bool)
+    for (left, right), column in zip(axes, shown, strict=True):
+        _row(left, right, result.trace_.draws[:, :, column], diverging)
+        left.set_title(names[column], loc="left", fontsize=style.TEXT, color=style.INK)
+    _annotate(axes, result.trace_.draws.shape[0], int(diverging.sum()), len(shown), len(columns))
+    return axes
+
+
+def _select(names: list[str], var_names: str | Sequence[str] | None) -> list[int]:
+    if var_names is None:
+        return list(range(len(names)))
+    wanted = [var_names] if isinstance(var_names, str) else list(var_names)
+    matches = [[i for i, name in enumerate(names) if want in (name, name.split("[")[0])] for want in wanted]
+    unknown = [want for want, found in zip(wanted, matches, strict=True) if not found]
+    if unknown or not wanted:
+        raise InvalidInput(f"'var_names' must name parameters of the trace; got {unknown}. There are {names}.")
+    return list(dict.fromkeys(i for found in matches for i in found))
+
+
+def _grid(axes: NDArray[Any] | None, n_rows: int) -> NDArray[Any]:
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        figsize = (9.0, 0.5 + 1.35 * n_rows)
+        widths = {"width_ratios": [2, 3]}
+        return plt.subplots(n_rows, 2, figsize=figsize, squeeze=False, layout="constrained", gridspec_kw=widths)[1]
+    axes = np.asarray(axes, dtype=object)
+    if axes.shape == (2,) and n_rows == 1:
+        axes = axes[None, :]
+    if axes.shape != (n_rows, 2):
+        raise InvalidInput(f"'axes' must have the shape ({n_rows}, 2), a row per parameter; got {axes.shape}.")
+    return axes
+
+
+def _row(left: Axes, right: Axes, draws: Array, diverging: NDArray[np.bool_]) -> None:
+    low, high = float(draws.min()), float(draws.max())
+    log = low > 0.0 and np.log10(high / low) > _LOG_DECADES
+    for chain, values in enumerate(draws):
+        colour = style.CHAINS[chain % len(style.CHAINS)]
+        _density(left, values, log, (low, high), colour)
+        right.plot(values, color=colour, lw=0.6, alpha=0.75, rasterized=values.size > 5000)
+    _ticks(left, draws[diverging])
+    _ticks(right, np.nonzero(diverging)[1])
+    if log:
+        left.set_xscale("log")
+        right.set_yscale("log")
+    left.set_ylim(bottom=0.0)
+    left.set_yticks([])
+    right.set_xlim(0, draws.shape[1])
+    style.clean(left, hide=("top", "right", "left"))
+    style.clean(right)
+
+
+def _density(ax: Axes, values: Array, log: bool, limits: tuple[float, float], colour: str) -> None:
+    from scipy.stats import gaussian_kde
+
+    x = np.log10(values) if log else values
+    if np.ptp(x) <= 1e-12 * max(1.0, float(np.abs(x).max())):
+        ax.axvline(values[0], color=colour, lw=1.2)  # a chain that never moved has no density
+        return
+    low, high = np.log10(limits) if log else limits
+    grid = np.linspace(low, high, 200)
+    ax.plot(10.0**grid if log else grid, gaussian_kde(x)(grid), color=colour, lw=1.2)
+
+
+def _ticks(ax: Axes, positions: NDArray[Any]) -> None:
+    if len(positions):
+        transform = ax.get_xaxis_transform()
+        look: dict[str, Any] = {"marker": "|", "ms": 7, "mew": 0.9, "ls": "none", "color": style.INK}
+        ax.plot(positions, np.full(len(positions), 0.04), transform=transform, zorder=3, **look)
+
+
+def _annotate(axes: NDArray[Any], n_chains: int, n_diverging: int, n_shown: int, n_total: int) -> None:
+    note: dict[str, Any] = {"fontsize": style.SMALL, "color": style.GREY}
+    text = f"{n_chains} chain{'s' * (n_chains > 1)}"
+    if n_diverging:
+        text += f"   |  divergent transition ({n_diverging})"
+    axes[0, 1].set_title(text, loc="right", **note)
+    for right in axes[:-1, 1]:
+        right.tick_params(labelbottom=False)
+    axes[-1, 1].set_xlabel("draw", fontsize=style.TEXT, color=style.INK)
+    if n_shown < n_total:
+        text = f"{n_shown} of {n_total} parameters shown;\nvar_names=[...] or max_rows=None shows others"
+        axes[-1, 0].set_xlabel(text, loc="left", **note)

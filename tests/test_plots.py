@@ -1,0 +1,448 @@
+"""What is drawn, read back from the Axes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.integrate import trapezoid
+from scipy.special import expit
+from scipy.stats import beta
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+from hmcgp import plots
+from hmcgp.errors import InvalidInput
+
+CHAINS, DRAWS = 3, 60
+
+
+@dataclass
+class FakeResult:
+    """A logistic regression with draws of its slopes, and a trace that has nothing to do with it."""
+
+    trace_: SimpleNamespace
+    parameters_: list[SimpleNamespace]
+    n_features_in_: int = 1
+    classes_: np.ndarray = field(default_factory=lambda: np.array(["no", "yes"]))
+    standardize: bool = True
+
+    def predict_proba_draws(self, X):
+        slopes = np.linspace(0.5, 2.5, 41)
+        p = expit(slopes[:, None] * np.asarray(X, dtype=float).sum(axis=1))
+        return np.stack([1.0 - p, p], axis=2)
+
+    def predict_proba(self, X):
+        return self.predict_proba_draws(X).mean(axis=0)
+
+
+def parameter(name, size=1, labels=None):
+    return SimpleNamespace(name=name, size=size, labels=labels, role=name.split(".")[-1], value=None)
+
+
+def make_result(centres=(30.0, 1.0, 5.0), *, n_features=1, diverging=()):
+    """Length scales with the medians given, spread by 5 %, after a variance spread over decades."""
+    rng = np.random.default_rng(7)
+    names = tuple(f"x{i}" for i in range(len(centres)))
+    variance = np.exp(2.0 * rng.standard_normal((CHAINS, DRAWS, 1)))
+    scales = np.asarray(centres) * np.exp(0.05 * rng.standard_normal((CHAINS, DRAWS, len(centres))))
+    stats = {"diverging": np.zeros((CHAINS, DRAWS), dtype=bool)}
+    for place in diverging:
+        stats["diverging"][place] = True
+    trace = SimpleNamespace(
+        draws=np.concatenate([variance, scales], axis=2),
+        names=["variance", *(f"length_scale[{name}]" for name in names)],
+        stats=stats,
+    )
+    free = [parameter("variance"), parameter("length_scale", len(names), names)]
+    return FakeResult(trace, free, n_features_in_=n_features)
+
+
+@pytest.fixture(autouse=True)
+def _close_and_keep_settings():
+    before = dict(mpl.rcParams)
+    yield
+    plt.close("all")
+    assert dict(mpl.rcParams) == before
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+# ---------------------------------------------------------------- trace
+
+
+def test_trace_has_a_row_per_parameter_and_a_line_per_chain():
+    result = make_result()
+    axes = plots.trace(result)
+    assert axes.shape == (4, 2)
+    assert [left.get_title(loc="left") for left in axes[:, 0]] == result.trace_.names
+    for column, (left, right) in enumerate(axes):
+        assert len(left.lines) == len(right.lines) == CHAINS
+        for chain, line in enumerate(right.lines):
+            assert np.array_equal(line.get_ydata(), result.trace_.draws[chain, :, column])
+    assert len({line.get_color() for line in axes[0, 1].lines}) == CHAINS
+    assert axes[-1, 1].get_xlabel() == "draw"
+    assert axes[0, 1].get_title(loc="right") == "3 chains"
+
+
+def test_trace_is_logarithmic_only_where_draws_span_decades():
+    axes = plots.trace(make_result())
+    assert [left.get_xscale() for left in axes[:, 0]] == ["log", "linear", "linear", "linear"]
+    assert [right.get_yscale() for right in axes[:, 1]] == ["log", "linear", "linear", "linear"]
+
+
+def test_trace_is_linear_for_a_wide_parameter_that_takes_negative_values():
+    result = make_result()
+    result.trace_.draws[:, :, 0] = np.log(result.trace_.draws[:, :, 0])
+    assert plots.trace(result)[0, 0].get_xscale() == "linear"
+
+
+@pytest.mark.parametrize("column", [0, 1], ids=["log scale", "linear scale"])
+def test_trace_densities_integrate_to_one_on_their_scale(column):
+    result = make_result()
+    line = plots.trace(result)[column, 0].lines[0]
+    x, density = line.get_data()
+    draws = result.trace_.draws[:, :, column]
+    assert x[0] == pytest.approx(draws.min())
+    assert x[-1] == pytest.approx(draws.max())
+    # the grid stops at the extreme draws, so kernels lose a little of their tails: a few per cent
+    assert trapezoid(density, np.log10(x) if column == 0 else x) == pytest.approx(1.0, abs=0.08)
+
+
+def test_trace_marks_divergences_in_both_panels():
+    result = make_result(diverging=[(0, 5), (2, 40)])
+    axes = plots.trace(result)
+    for column, (left, right) in enumerate(axes):
+        assert len(left.lines) == len(right.lines) == CHAINS + 1
+        assert left.lines[-1].get_marker() == right.lines[-1].get_marker() == "|"
+        assert list(right.lines[-1].get_xdata()) == [5, 40]
+        assert np.array_equal(left.lines[-1].get_xdata(), result.trace_.draws[[0, 2], [5, 40], column])
+    assert axes[0, 1].get_title(loc="right").endswith("divergent transition (2)")
+
+
+def test_trace_leaves_out_rows_and_says_how_to_see_them():
+    result = make_result(np.linspace(1.0, 3.0, 20))
+    axes = plots.trace(result)
+    assert axes.shape == (12, 2)
+    note = axes[-1, 0].get_xlabel()
+    assert "12 of 21 parameters" in note
+    assert "var_names" in note
+    assert "max_rows=None" in note
+    every = plots.trace(result, max_rows=None)
+    assert every.shape == (21, 2)
+    assert every[-1, 0].get_xlabel() == ""
+    assert plots.trace(result, var_names="length_scale").shape == (20, 2)
+
+
+def test_trace_selects_by_full_or_family_name_in_the_order_asked():
+    result = make_result()
+    axes = plots.trace(result, var_names=["length_scale[x1]", "variance"])
+    assert [left.get_title(loc="left") for left in axes[:, 0]] == ["length_scale[x1]", "variance"]
+    with pytest.raises(InvalidInput, match=r"\['noise'\]. There are \['variance'"):
+        plots.trace(result, var_names=["variance", "noise"])
+
+
+def test_trace_draws_into_given_axes_and_refuses_the_wrong_number():
+    result = make_result()
+    figure, axes = plt.subplots(4, 2)
+    drawn = plots.trace(result, axes=axes)
+    assert all(a is b for a, b in zip(drawn.ravel(), axes.ravel(), strict=True))
+    assert plt.get_fignums() == [figure.number]
+    assert plots.trace(result, var_names="variance", axes=axes[0]).shape == (1, 2)
+    with pytest.raises(InvalidInput, match=r"shape \(4, 2\)"):
+        plots.trace(result, axes=axes[:2])
+
+
+def test_trace_draws_a_line_for_a_chain_that_never_moved():
+    result = make_result()
+    result.trace_.draws[1, :, 1] = 30.0
+    left = plots.trace(result)[1, 0]
+    assert list(left.lines[1].get_xdata()) == [30.0, 30.0]
+    assert len(left.lines[0].get_xdata()) == 200
+
+
+def test_an_unfitted_result_is_refused():
+    for draw in (plots.trace, plots.relevance):
+        with pytest.raises(InvalidInput, match=r"'trace_'.*Call fit first"):
+            draw(SimpleNamespace())
+
+
+# ---------------------------------------------------------------- relevance
+
+
+def test_relevance_orders_inputs_by_length_scale_with_the_shortest_on_top():
+    ax = plots.relevance(make_result((30.0, 1.0, 5.0)))
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["x1", "x2", "x0"]
+    bottom, top = ax.get_ylim()
+    assert bottom > top  # row 0 is on top
+    assert ax.get_xscale() == "log"
+
+
+def test_relevance_intervals_are_the_central_quantiles():
+    result = make_result((30.0, 1.0, 5.0))
+    ax = plots.relevance(result, prob=(0.5, 0.9))
+    thin, thick = ax.collections[:2]
+    assert thin.get_linewidth()[0] < thick.get_linewidth()[0]
+    draws = result.trace_.draws.reshape(-1, 4)[:, [2, 3, 1]]
+    for lines, probs in ((thin, [0.05, 0.95]), (thick, [0.25, 0.75])):
+        ends = np.array([segment[:, 0] for segment in lines.get_segments()])
+        np.testing.assert_allclose(ends, np.quantile(draws, probs, axis=0).T)
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), np.median(draws, axis=0))
+    assert "thick: 50 %   thin: 90 %" in texts(ax)[0]
+
+
+def test_relevance_shades_beyond_the_width_of_standardised_data():
+    result = make_result((30.0, 1.0, 5.0))
+    ax = plots.relevance(result)
+    (shade,) = ax.patches
+    assert shade.get_x() == pytest.approx(4.0)
+    assert any("longer than the data are wide" in text for text in texts(ax))
+    low, high = ax.get_xlim()
+    assert low < 1.0
+    assert high > 30.0
+    result.standardize = False
+    ax = plots.relevance(result)
+    assert not ax.patches
+    assert "units of the input" in ax.get_xlabel()
+
+
+def test_relevance_keeps_the_reference_in_sight_when_every_length_scale_is_short():
+    ax = plots.relevance(make_result((0.1, 0.2, 0.3)))
+    assert ax.get_xlim()[1] > 4.0
+
+
+def test_relevance_tells_two_kernels_apart():
+    result = make_result((30.0, 1.0, 5.0))
+    result.parameters_ = [
+        parameter("variance"),
+        parameter("left.length_scale", 1, ("a",)),
+        parameter("right.length_scale", 2, ("a", "b")),
+    ]
+    ax = plots.relevance(result)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a (right)", "b (right)", "a (left)"]
+
+
+def test_relevance_needs_a_length_scale_per_input():
+    result = make_result((30.0,))
+    result.parameters_ = [parameter("variance"), parameter("length_scale")]
+    with pytest.raises(InvalidInput, match=r"\['variance', 'length_scale'\].*ard=True"):
+        plots.relevance(result)
+
+
+# ---------------------------------------------------------------- calibration
+
+
+def calibrated(n=400, seed=3):
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(size=n)
+    return p, np.where(rng.uniform(size=n) < p, "yes", "no")
+
+
+def observed(ax):
+    return next(line for line in ax.lines if line.get_marker() == "o")
+
+
+def test_calibration_bins_hold_equal_counts_with_jeffreys_intervals():
+    p, y = calibrated()
+    ax = plots.calibration(p, y=y, n_bins=10, prob=0.8)
+    order = np.argsort(p).reshape(10, 40)
+    hits = (y == "yes")[order].sum(axis=1)
+    np.testing.assert_allclose(observed(ax).get_xdata(), p[order].mean(axis=1))
+    np.testing.assert_allclose(observed(ax).get_ydata(), hits / 40)
+    ends = np.array([segment[:, 1] for segment in ax.collections[0].get_segments()])
+    inner = (hits > 0) & (hits < 40)
+    expected = np.stack([beta.ppf(q, hits + 0.5, 40.5 - hits) for q in (0.1, 0.9)], axis=1)
+    assert inner.sum() >= 8
+    np.testing.assert_allclose(ends[inner], expected[inner])
+
+
+def test_calibration_interval_reaches_the_edge_when_all_cases_agree():
+    p = np.repeat([0.1, 0.5, 0.9], 20)
+    y = np.repeat([0, 1], 30)
+    ax = plots.calibration(p, y=y)
+    assert list(observed(ax).get_xdata()) == pytest.approx([0.1, 0.5, 0.9])  # ties share a bin
+    ends = [segment[:, 1] for segment in ax.collections[0].get_segments()]
+    assert ends[0][0] == 0.0
+    assert 0.0 < ends[0][1] < 0.2
+    assert ends[2][1] == 1.0
+
+
+def test_calibration_legend_and_histogram():
+    p, y = calibrated()
+    ax = plots.calibration(p, y=pd.Series(y, name="diabetes"))
+    loss = -np.mean(np.log(np.where(y == "yes", p, 1.0 - p)))
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert f"observed: log loss {loss:.3f}, n = 400" in labels
+    assert "90 % interval" in labels
+    assert ax.get_xlabel() == "predicted P(diabetes = yes)"
+    heights = np.array([bar.get_height() for bar in ax.patches])
+    counts = np.histogram(p, bins=25, range=(0, 1))[0]
+    np.testing.assert_allclose(heights / heights.max(), counts / counts.max())
+    assert all(bar.get_y() + bar.get_height() < 0.0 for bar in ax.patches)  # below every frequency
+    diagonal = ax.lines[0]
+    assert np.array_equal(diagonal.get_xdata(), diagonal.get_ydata())
+
+
+def test_calibration_of_an_estimator_equals_that_of_its_probabilities():
+    result = make_result()
+    X = np.linspace(-3, 3, 80)[:, None]
+    y = np.where(np.random.default_rng(1).uniform(size=80) < expit(X[:, 0]), "yes", "no")
+    direct = observed(plots.calibration(result.predict_proba(X), y=y)).get_xydata()
+    _, ax = plt.subplots()
+    drawn = plots.calibration(result, X, y, ax=ax)
+    assert drawn is ax
+    assert np.array_equal(observed(drawn).get_xydata(), direct)
+
+
+def test_calibration_refuses_what_it_cannot_draw():
+    p, y = calibrated(30)
+    three = make_result()
+    three.classes_ = np.array(["a", "b", "c"])
+    for call, message in [
+        (lambda: plots.calibration(three, np.zeros((30, 1)), y), "two classes; got 3"),
+        (lambda: plots.calibration(np.full((30, 3), 1 / 3), y=y), "two classes; got 3"),
+        (lambda: plots.calibration(p + 1.0, y=y), "between 0 and 1"),
+        (lambda: plots.calibration(p, y=y[:-1]), "29 labels for 30"),
+        (lambda: plots.calibration(p), "'y'"),
+        (lambda: plots.calibration(make_result(), y=y), "'X' must be given"),
+        (lambda: plots.calibration(make_result(), np.zeros((2, 1)), ["no", "maybe"]), "maybe"),
+        (lambda: plots.calibration(p, y=y, prob=90), "'prob'"),
+        (lambda: plots.calibration(p, y=y, n_bins=0), "'n_bins'"),
+    ]:
+        with pytest.raises(InvalidInput, match=message):
+            call()
+
+
+# ---------------------------------------------------------------- predictive
+
+
+def data_1d():
+    x = np.array([-2.0, -1.0, 0.5, 1.0, 2.0])
+    return pd.DataFrame({"glu": x}), pd.Series(["no", "no", "yes", "no", "yes"], name="diabetes")
+
+
+def test_predictive_1d_draws_mean_band_and_data():
+    result, (X, y) = make_result(), data_1d()
+    result.feature_names_in_ = np.array(["glu"])
+    ax = plots.predictive_1d(result, X, y, prob=0.8, n_grid=50)
+    mean = ax.lines[0]
+    grid = mean.get_xdata()
+    assert len(grid) == 50
+    assert ax.get_xlim() == (grid[0], grid[-1])
+    assert grid[0] < -2.0
+    assert grid[-1] > 2.0
+    np.testing.assert_allclose(mean.get_ydata(), result.predict_proba(grid[:, None])[:, 1])
+    band = ax.collections[0].get_paths()[0].vertices
+    low, high = np.quantile(result.predict_proba_draws(grid[-1:, None])[:, 0, 1], [0.1, 0.9])
+    at_end = band[band[:, 0] == grid[-1], 1]
+    assert at_end.min() == pytest.approx(low)
+    assert at_end.max() == pytest.approx(high)
+    rugs = {line.get_label(): line for line in ax.lines[1:]}
+    assert list(rugs["no"].get_xdata()) == [-2.0, -1.0, 1.0]
+    assert (rugs["no"].get_ydata() <= 0.0).all()
+    assert list(rugs["yes"].get_xdata()) == [0.5, 2.0]
+    assert (rugs["yes"].get_ydata() >= 1.0).all()
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("glu", "P(diabetes = yes)")
+
+
+def test_predictive_1d_asks_with_the_column_names_of_the_fit():
+    result, (X, y) = make_result(), data_1d()
+    result.feature_names_in_ = np.array(["glu"])
+    seen = []
+    result.predict_proba = lambda asked: seen.append(list(asked.columns)) or FakeResult.predict_proba(result, asked)
+    plots.predictive_1d(result, X, y)
+    assert seen == [["glu"]]
+
+
+def test_predictive_1d_without_data_needs_limits():
+    ax = plots.predictive_1d(make_result(), limits=(-1.0, 4.0))
+    assert ax.get_xlim() == (-1.0, 4.0)
+    assert len(ax.lines) == 1
+    with pytest.raises(InvalidInput, match="'X' or 'limits'"):
+        plots.predictive_1d(make_result())
+
+
+def data_2d(n=40):
+    X = np.random.default_rng(5).normal(size=(n, 2))
+    return X, np.where(X.sum(axis=1) > 0, "yes", "no")
+
+
+def test_predictive_2d_draws_contours_data_and_a_colour_bar():
+    result, (X, y) = make_result(n_features=2), data_2d()
+    ax = plots.predictive_2d(result, pd.DataFrame(X, columns=["a", "b"]), y, n_grid=31)
+    filled, lines, *scatters = ax.collections
+    assert filled.get_clim() == (0.0, 1.0)  # white is at one half
+    assert list(lines.levels) == [0.1, 0.25, 0.5, 0.75, 0.9]
+    # p = 1/2 where x0 + x1 = 0; contours interpolate linearly within cells about 0.15 wide
+    half = lines.get_paths()[2].vertices
+    np.testing.assert_allclose(half.sum(axis=1), 0.0, atol=1e-3)
+    for scatter, label in zip(scatters, ["no", "yes"], strict=True):
+        assert scatter.get_label() == label
+        assert np.array_equal(scatter.get_offsets(), X[y == label])
+    markers = [scatter.get_paths()[0].vertices.shape for scatter in scatters]
+    assert markers[0] != markers[1]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
+    (bar,) = [other for other in ax.figure.axes if other is not ax]
+    assert bar.get_ylabel() == "P(y = yes)"
+
+
+def test_predictive_2d_can_do_without_a_colour_bar_and_without_a_crossing():
+    result, (X, y) = make_result(n_features=2), data_2d()
+    figure, ax = plt.subplots()
+    plots.predictive_2d(result, X + 10.0, y, n_grid=11, colorbar=False, ax=ax)
+    assert figure.axes == [ax]
+    assert len(ax.collections) == 3  # filled contours and two classes; the probability crosses no line
+
+
+def test_predictive_picks_by_the_number_of_inputs():
+    X, y = data_1d()
+    assert len(plots.predictive(make_result(n_features=1), X, y).lines) == 3
+    X2, y2 = data_2d()
+    assert plots.predictive(make_result(n_features=2), X2, y2).get_xlabel() == "input 0"
+    with pytest.raises(InvalidInput, match="one or two inputs; got 5"):
+        plots.predictive(make_result(n_features=5), np.zeros((3, 5)), ["no", "yes", "no"])
+    with pytest.raises(InvalidInput, match="fit on 2"):
+        plots.predictive_1d(make_result(n_features=2), X2, y2)
+    three = make_result(n_features=2)
+    three.classes_ = np.array(["no", "yes", "perhaps"])
+    with pytest.raises(InvalidInput, match="two classes; got 3"):
+        plots.predictive(three, X2, y2)
+
+
+# ---------------------------------------------------------------- all
+
+
+def test_every_picture_can_be_rendered(tmp_path):
+    X, y = data_1d()
+    X2, y2 = data_2d()
+    pictures = {
+        "trace": plots.trace(make_result(diverging=[(0, 3)]))[0, 0],
+        "relevance": plots.relevance(make_result()),
+        "calibration": plots.calibration(calibrated()[0], y=calibrated()[1]),
+        "1d": plots.predictive(make_result(), X, y),
+        "2d": plots.predictive(make_result(n_features=2), X2, y2),
+    }
+    for name, ax in pictures.items():
+        figure = ax.figure
+        figure.canvas.draw()
+        for text in (ax.xaxis.label, ax.yaxis.label, *ax.texts):
+            if text.get_text():
+                box = text.get_window_extent()
+                clipped = min(box.x0, box.y0, figure.bbox.x1 - box.x1, figure.bbox.y1 - box.y1) < -1.0  # pixels
+                assert not clipped, f"{name}: {text.get_text()!r} is cut off"
+        figure.savefig(tmp_path / f"{name}.png", dpi=50)
+        assert (tmp_path / f"{name}.png").stat().st_size > 1000
+
+
+def test_importing_plots_does_not_import_pyplot():
+    code = "import sys, hmcgp.plots; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
