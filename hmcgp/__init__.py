@@ -1,1 +1,37 @@
-"""Gaussian-process classification with hyperparameters integrated by Hybrid Monte Carlo."""
+"""Gaussian-process classification with hyperparameters integrated by Hybrid Monte Carlo.
+
+from hmcgp import GPClassifier
+gp = GPClassifier().fit(X, y)
+gp.predict_proba(X_new); gp.summary(); gp.to_arviz()
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from hmcgp import datasets, diagnostics, errors, evidence, kernels, likelihoods, plots, priors, samplers
+from hmcgp.estimators import GPClassifier
+from hmcgp.model import Model
+from hmcgp.optimize import find_map
+from hmcgp.samplers import sample
+
+try:
+    __version__ = version("hmcgp")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = "unknown"
+
+__all__ = [
+    "GPClassifier",
+    "Model",
+    "datasets",
+    "diagnostics",
+    "errors",
+    "evidence",
+    "find_map",
+    "kernels",
+    "likelihoods",
+    "plots",
+    "priors",
+    "sample",
+    "samplers",
+]

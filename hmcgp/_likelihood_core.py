@@ -2,9 +2,9 @@
 
 With z = y f (and ' for d/df):
 
-    logistic   log p = -log(1 + exp(-z)),  g = log p' = y σ(-z),  w = -log p'' = σ(f) σ(-f),  log p''' = w tanh(f/2)
-    probit     log p = log Φ(z),           g = y r,               w = r h,                    log p''' = y w (h - (1-w)/h)
-               with r = φ(z)/Φ(z) and h = r + z
+                   log p                g = log p'    w = -log p''   log p'''
+    logistic   -log(1 + exp(-z))    y σ(-z)       σ(f) σ(-f)     w tanh(f/2)
+    probit     log Φ(z)             y r           r h            y w (h - (1 - w)/h),   r = φ(z)/Φ(z), h = r + z
 
 The third derivative is returned as its ratio to w, which stays bounded where w underflows.
 For z < -5 the sum h = r + z cancels; there h comes from Laplace's continued fraction of Mills' ratio,

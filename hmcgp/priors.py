@@ -268,7 +268,7 @@ def default_prior(role: str, n_inputs: int) -> Prior:
     -----
     *Length scale.*  Standardised rows lie about sqrt(2 d) apart, so a length scale that does not grow with sqrt(d) says
     that no two rows have anything to do with each other when d is large.  Hvarfner et al. (2024, ICML) scale the median
-    of a log-normal by sqrt(d) for that reason, and so do we.  Their numbers, LogNormal(sqrt(2) + log(d)/2, sqrt(3)), are
+    of a log-normal by sqrt(d) for that reason, as do we.  Their numbers, LogNormal(sqrt(2) + log(d)/2, sqrt(3)), are
     meant for optimisation in the unit cube; used here they would put more than 95 of 100 rows on one side of p = 1/2
     in 62, 22 and 3 % of the draws for d = 1, 7, 30 (ours: last line of the table), which two classes seldom look like.
     At our upper end, 11.7 sqrt(d), an input adds about 1/(70 d) to the scaled squared distance of two rows: it is

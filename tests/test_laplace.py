@@ -81,7 +81,7 @@ def test_survives_what_a_sampler_visits(likelihood, problem, length_scale, varia
     assert np.isfinite(value)
     assert value < 0.0
     assert np.isfinite(grad).all()
-    # rounding in K (relative 1e-16) moves log Z by about eps * variance * |α|², which the difference quotient divides by 1e-5
+    # rounding in K (relative 1e-16) moves log Z by about eps * variance * |α|²; the difference quotient divides by 1e-5
     noise = 1e-16 * max(variance, 1.0) * len(y) / 1e-5
     check_gradient(log_z, u, rtol=1e-5, atol=1e-6 + noise)
 

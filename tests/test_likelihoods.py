@@ -38,7 +38,7 @@ def test_derivatives_match_high_precision(likelihood, y):
     derivatives = likelihood.derivatives(np.full(F.shape, y), F)
     for order in (1, 2, 3):
         expected = np.array([float(y**order * exact_derivative(likelihood, y * f, order)) for f in F])
-        # 1 - w cancels where w -> 1 (probit, far on the wrong side): absolute 2e-13 is what the third derivative keeps there
+        # 1 - w cancels where w -> 1 (probit, far on the wrong side): the third derivative keeps an absolute 2e-13
         np.testing.assert_allclose(derivatives[order], expected, rtol=1e-11, atol=2e-13, err_msg=f"order {order}")
 
 

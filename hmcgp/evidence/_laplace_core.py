@@ -1,19 +1,21 @@
 """Compiled Newton iteration to the mode of p(f | y), and the derivative of the Laplace evidence.
 
-Symbols as in `hmcgp.evidence.laplace`.  A pair (α, f = Kα) is carried; with r = g - α the gradient of Ψ, the Newton step is
+Symbols as in `hmcgp.evidence.laplace`.  A pair (α, f = Kα) is carried; with r = g - α, the gradient of Ψ, Newton's
+step is
 
     δα = r - √W B⁻¹ √W K r,   δf = K δα = (K⁻¹ + W)⁻¹ r,   and   r'δf = |δf|² in the metric of the Hessian.
 
-The square root of r'δf, Newton's decrement, is the norm of the gradient on which the iteration stops: it is the only scale
-on which the same tolerance is right for a prior variance of 1e-6 and of 1e8.
+The square root of r'δf, Newton's decrement, is the norm of the gradient on which the iteration stops: it is the only
+scale on which one tolerance is right for a prior variance of 1e-6 and of 1e8.
 
-A factorisation of B costs n³/3, a step with a factor at hand 4n².  So each factor is used again, at f further on (a chord step),
-for as long as that is expected to be cheaper than a new one.
+A factorisation of B costs n³/3, a step with a factor at hand 4n².  So each factor is used again at the next f
+(a chord step), for as long as that is expected to be cheaper than a new one.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -34,137 +36,162 @@ _EPS = 2.2e-16
 _HALVINGS = 40
 
 
+class Iterate(NamedTuple):
+    """Where the iteration stands, and its work space; every array has shape (n,)."""
+
+    alpha: Array
+    f: Array  # K alpha
+    log_p: Array
+    g: Array
+    w: Array
+    ratio: Array  # third derivative of log p, divided by w
+    root_w: Array  # of the factor at hand
+    residual: Array  # r
+    dalpha: Array
+    df: Array
+    alpha_try: Array
+    f_try: Array
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def _factor(K: Array, root_w: Array, L: Array) -> bool:
-    """Lower Cholesky factor of B = I + √W K √W."""
+def _psi(y: Array, kind: int, alpha: Array, f: Array, v: Iterate) -> float:
+    """Ψ at (alpha, f), leaving the likelihood's terms there in v."""
+    return likelihood_terms(kind, y, f, v.log_p, v.g, v.w, v.ratio) - 0.5 * np.dot(alpha, f)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _factor(K: Array, v: Iterate, L: Array) -> bool:
+    """Lower Cholesky factor of B = I + √W K √W at the current W."""
     n = K.shape[0]
     for i in range(n):
+        v.root_w[i] = math.sqrt(v.w[i])
+    for i in range(n):
         for j in range(i + 1):
-            L[i, j] = root_w[i] * K[i, j] * root_w[j]
+            L[i, j] = v.root_w[i] * K[i, j] * v.root_w[j]
         L[i, i] += 1.0
     return cholesky_inplace(L)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _direction(K: Array, L: Array, root_w: Array, residual: Array, dalpha: Array, df: Array) -> float:
-    """Newton direction for a gradient of Ψ, by the factor at hand; returns r'δf."""
-    symmetric_times(K, residual, df)
-    for i in range(df.shape[0]):
+def _solve(K: Array, L: Array, root_w: Array, r: Array, dalpha: Array, df: Array) -> None:
+    """δα = r - √W B⁻¹ √W K r and δf = K δα, by the factor at hand."""
+    symmetric_times(K, r, df)
+    for i in range(r.shape[0]):
         dalpha[i] = root_w[i] * df[i]
     cholesky_solve_inplace(L, dalpha)
-    for i in range(df.shape[0]):
-        dalpha[i] = residual[i] - root_w[i] * dalpha[i]
+    for i in range(r.shape[0]):
+        dalpha[i] = r[i] - root_w[i] * dalpha[i]
     symmetric_times(K, dalpha, df)
-    return max(np.dot(residual, df), 0.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _ascend(
-    kind: int,
-    y: Array,
-    alpha: Array,
-    f: Array,
-    dalpha: Array,
-    df: Array,
-    terms: Array,
-    psi: float,
-    slack: float,
-    halvings: int,
-) -> tuple[bool, float]:
-    """Step along (dalpha, df), halved while Ψ falls; on success alpha, f and the likelihood terms are the new ones."""
-    alpha_new, f_new = np.empty_like(alpha), np.empty_like(f)
+def _direction(K: Array, L: Array, v: Iterate) -> float:
+    """Newton direction at the current iterate; returns the decrement."""
+    for i in range(v.f.shape[0]):
+        v.residual[i] = v.g[i] - v.alpha[i]
+    _solve(K, L, v.root_w, v.residual, v.dalpha, v.df)
+    return math.sqrt(max(np.dot(v.residual, v.df), 0.0))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _ascend(y: Array, kind: int, v: Iterate, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
+    """Take the step, halved while Ψ falls by more than rounding; on failure the iterate stays as it was."""
+    size = np.sum(np.abs(v.alpha))
+    slack = 1e-13 * abs(psi) + 4.0 * _EPS * scale * size * size  # rounding of α'Kα
     step = 1.0
     for _ in range(halvings + 1):
-        for i in range(f.shape[0]):
-            alpha_new[i] = alpha[i] + step * dalpha[i]
-            f_new[i] = f[i] + step * df[i]
-        psi_new = likelihood_terms(kind, y, f_new, terms[0], terms[1], terms[2], terms[3]) - 0.5 * np.dot(
-            alpha_new, f_new
-        )
-        if psi_new >= psi - slack:
-            alpha[:] = alpha_new
-            f[:] = f_new
-            return True, psi_new
+        for i in range(v.f.shape[0]):
+            v.alpha_try[i] = v.alpha[i] + step * v.dalpha[i]
+            v.f_try[i] = v.f[i] + step * v.df[i]
+        psi_try = _psi(y, kind, v.alpha_try, v.f_try, v)
+        if psi_try >= psi - slack:
+            v.alpha[:] = v.alpha_try
+            v.f[:] = v.f_try
+            return True, psi_try
         step *= 0.5
-    likelihood_terms(kind, y, f, terms[0], terms[1], terms[2], terms[3])
-    return False, psi
+    return False, _psi(y, kind, v.alpha, v.f, v)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _tolerance(tol: float, scale: float, v: Iterate) -> float:
+    """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √ΣW."""
+    return max(tol, _EPS * scale * np.sum(np.abs(v.alpha)) * math.sqrt(np.sum(v.w)))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _chords(
+    K: Array, y: Array, kind: int, L: Array, v: Iterate, psi: float, decrement: float, scale: float, tol: float
+) -> float:
+    """Steps with an old factor, while they converge faster than a new one would pay; returns Ψ."""
+    # what a factorisation costs, with the two steps that follow it: measured, in steps
+    patience = 2.0 + K.shape[0] / 35.0
+    while True:
+        last, decrement = decrement, _direction(K, L, v)
+        target = _tolerance(tol, scale, v)
+        moved, psi = _ascend(y, kind, v, psi, scale, 0)
+        if not moved or decrement <= target:
+            return psi
+        if last < np.inf:
+            rate = decrement / last  # convergence is linear
+            ahead = decrement * rate
+            if rate >= 1.0 or ahead <= 0.1 * target or math.log(target / ahead) < patience * math.log(rate):
+                return psi
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _warm_step(K: Array, y: Array, kind: int, L: Array, v: Iterate) -> float:
+    """One Newton step from f alone, α = b - √W B⁻¹ √W K b with b = W f + g; returns Ψ.
+
+    A mode found under another K has no α under this one.  Where the step lands below Ψ(0), the start was useless and
+    the iterate is put to 0.
+    """
+    for i in range(v.f.shape[0]):
+        v.residual[i] = v.w[i] * v.f[i] + v.g[i]
+    _solve(K, L, v.root_w, v.residual, v.alpha, v.f)
+    psi = _psi(y, kind, v.alpha, v.f, v)
+    v.f_try[:] = 0.0
+    if psi >= likelihood_terms(kind, y, v.f_try, v.log_p, v.dalpha, v.df, v.alpha_try):
+        return psi
+    v.alpha[:] = 0.0
+    v.f[:] = 0.0
+    return _psi(y, kind, v.alpha, v.f, v)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_mode(
-    K: Array, y: Array, kind: int, f: Array, warm: bool, L: Array, tol: float, max_iter: int
-) -> tuple[int, int, float, float, Array, Array, Array]:
-    """Move f to the mode (from f if warm, else from 0) and leave in L the factor of B there.
+    K: Array, y: Array, kind: int, start: Array, warm: bool, L: Array, tol: float, max_iter: int
+) -> tuple[int, int, float, float, Iterate]:
+    """Find the mode (from `start` if warm, else from 0) and leave in L the factor of B there.
 
     Returns
     -------
     status, n_factor, decrement, psi : int, int, float, float
-    alpha, root_w : ndarrays of shape (n,)
-    terms : ndarray of shape (4, n)
-        Log likelihood, g, w and ratio of the third derivative to w, at the mode.
+    v : Iterate
+        At the mode.
     """
     n = y.shape[0]
-    terms = np.empty((4, n))
-    g, w = terms[1], terms[2]
-    alpha, root_w, residual, dalpha, df = np.zeros(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    scale = 0.0  # largest prior variance, for the rounding error of Kα
+    a = np.zeros((12, n))
+    v = Iterate(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11])
+    scale = 0.0  # largest prior variance
     for i in range(n):
         scale = max(scale, K[i, i])
-    chords = 2.0 + n / 35.0  # steps that cost as much as a factorisation and the steps after it, roughly
-
-    psi_cold = likelihood_terms(kind, y, np.zeros(n), terms[0], g, w, terms[3])
-    psi, decrement, n_factor = psi_cold, np.inf, 0
     if warm:
-        likelihood_terms(kind, y, f, terms[0], g, w, terms[3])
-    else:
-        f[:] = 0.0
-    while n_factor < max_iter:
-        n_factor += 1
-        for i in range(n):
-            root_w[i] = math.sqrt(w[i])
-        if not _factor(K, root_w, L):
-            return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, alpha, root_w, terms
-        if warm:
-            # Newton step written for f alone: α = b - √W B⁻¹ √W K b, b = W f + g.  No α belongs to a mode found under another K.
-            for i in range(n):
-                residual[i] = w[i] * f[i] + g[i]
-            _direction(K, L, root_w, residual, alpha, f)
-            psi = likelihood_terms(kind, y, f, terms[0], g, w, terms[3]) - 0.5 * np.dot(alpha, f)
-            warm = False
-            if not psi >= psi_cold:  # a useless start: begin from 0
-                alpha[:] = 0.0
-                f[:] = 0.0
-                psi = likelihood_terms(kind, y, f, terms[0], g, w, terms[3])
-                continue
-            decrement = np.inf
+        v.f[:] = start
+    psi, decrement = _psi(y, kind, v.alpha, v.f, v), np.inf
+    for n_factor in range(1, max_iter + 1):
+        if not _factor(K, v, L):
+            return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, v
+        if warm and n_factor == 1:
+            psi = _warm_step(K, y, kind, L, v)
         else:
-            for i in range(n):
-                residual[i] = g[i] - alpha[i]
-            decrement = math.sqrt(_direction(K, L, root_w, residual, dalpha, df))
-            size = np.sum(np.abs(alpha))
-            floor = max(tol, _EPS * scale * size * math.sqrt(np.sum(w)))  # Kα is no more exact than that
-            if decrement <= floor:
-                return CONVERGED, n_factor, decrement, psi, alpha, root_w, terms
-            slack = 1e-13 * abs(psi) + 4.0 * _EPS * scale * size * size
-            moved, psi = _ascend(kind, y, alpha, f, dalpha, df, terms, psi, slack, _HALVINGS)
+            decrement = _direction(K, L, v)
+            if decrement <= _tolerance(tol, scale, v):
+                return CONVERGED, n_factor, decrement, psi, v
+            moved, psi = _ascend(y, kind, v, psi, scale, _HALVINGS)
             if not moved:
-                return NOT_CONVERGED, n_factor, decrement, psi, alpha, root_w, terms
-        while True:  # chord steps
-            for i in range(n):
-                residual[i] = g[i] - alpha[i]
-            last, decrement = decrement, math.sqrt(_direction(K, L, root_w, residual, dalpha, df))
-            size = np.sum(np.abs(alpha))
-            floor = max(tol, _EPS * scale * size * math.sqrt(np.sum(w)))
-            slack = 1e-13 * abs(psi) + 4.0 * _EPS * scale * size * size
-            moved, psi = _ascend(kind, y, alpha, f, dalpha, df, terms, psi, slack, 0)
-            if not moved or decrement <= floor:
-                break
-            if last < np.inf:
-                rate = decrement / last
-                ahead = decrement * rate  # what the decrement should be now
-                if rate >= 1.0 or ahead <= 0.1 * floor or math.log(floor / ahead) < chords * math.log(rate):
-                    break
-    return NOT_CONVERGED, n_factor, decrement, psi, alpha, root_w, terms
+                return NOT_CONVERGED, n_factor, decrement, psi, v
+        psi = _chords(K, y, kind, L, v, psi, decrement, scale, tol)
+    return NOT_CONVERGED, max_iter, decrement, psi, v
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -177,24 +204,22 @@ def log_determinant(L: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def gradient_inplace(K: Array, L: Array, root_w: Array, terms: Array) -> None:
+def gradient_inplace(K: Array, L: Array, v: Iterate) -> None:
     """Overwrite the factor L by G = ½(αα' - R + ug' + gu'), where α = g at the mode."""
     n = K.shape[0]
-    g, ratio = terms[1], terms[3]
+    g, root_w = v.g, v.root_w
     inverse_from_cholesky_inplace(L)  # B⁻¹
     c, t, u = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
         # c = ½ s d3 with s = (1 - B⁻¹_ii)/W_i: written so that W_i cancels, and may underflow
-        c[i] = 0.5 * (1.0 - L[i, i]) * ratio[i]
+        c[i] = 0.5 * (1.0 - L[i, i]) * v.ratio[i]
     symmetric_times(K, c, t)
     for i in range(n):
         t[i] *= root_w[i]
     symmetric_times(L, t, u)
     for i in range(n):
-        u[i] = c[i] - root_w[i] * u[i]
+        u[i] = c[i] - root_w[i] * u[i] + 0.5 * g[i]  # u + ½g: αα' + ug' + gu' = (u + ½g)g' + g(u + ½g)'
     for i in range(n):
-        # αα' + ug' + gu' = g (½g + u)' + (½g + u) g'
         for j in range(i + 1):
-            R = root_w[i] * L[i, j] * root_w[j]
-            L[i, j] = 0.5 * (g[i] * (0.5 * g[j] + u[j]) + (0.5 * g[i] + u[i]) * g[j] - R)
+            L[i, j] = 0.5 * (u[i] * g[j] + g[i] * u[j] - root_w[i] * L[i, j] * root_w[j])
     mirror_lower(L)

@@ -7,9 +7,11 @@ The mode of p(f | y) maximises the concave Ψ(f) = Σ log p(y_i | f_i) - ½ f'K�
 Newton's method iterates f ← (K⁻¹ + W)⁻¹(W f + g) without ever inverting K, and at the mode, where α = K⁻¹f = g,
 
     log Z = Ψ - ½ log|B|,
-    G = ∂ log Z/∂K = ½(αα' - R + u g' + g u'),   u = (I - RK) c,   c_i = ½ S_ii ∂³log p(y_i | f_i),   S = (K⁻¹ + W)⁻¹.
+    G = ∂ log Z/∂K = ½(αα' - R + u g' + g u'),   u = (I - RK) c,   c_i = ½ S_ii ∂³log p(y_i | f_i),
+    S = (K⁻¹ + W)⁻¹.
 
-The gradient is exact by the implicit function theorem: the first two terms hold f fixed, the last two are the motion of the mode.
+The gradient is exact by the implicit function theorem: the first two terms hold f fixed, the last two are the motion
+of the mode.
 Latent predictions: mean k'α, variance k** - k'Rk.
 """
 
@@ -58,8 +60,8 @@ class Laplace:
     Parameters
     ----------
     tol : float, default=1e-10
-        Newton's decrement (the gradient's norm in the metric of the Hessian) at which the mode is found.  Tight, so that the
-        log density and its gradient do not depend on the start, and a trajectory of the sampler can be run backwards.
+        Newton's decrement (the gradient's norm in the metric of the Hessian) at which the mode is found.  Tight, so
+        that log density and gradient do not depend on the start, and a trajectory can be run backwards.
     max_iter : int, default=200
         Factorisations before `NotConverged` is raised.
     """
@@ -90,10 +92,9 @@ class Laplace:
         Evidence
             `n_iter` is the number of Newton iterations, one factorisation less than were made.
         """
-        f = np.zeros(len(y)) if start is None else start.copy()
         L = np.empty_like(K)
-        status, n_factor, residual, psi, alpha, root_w, terms = core.find_mode(
-            K, y, likelihood.kind, f, start is not None, L, self.tol, self.max_iter
+        status, n_factor, residual, psi, v = core.find_mode(
+            K, y, likelihood.kind, y if start is None else start, start is not None, L, self.tol, self.max_iter
         )
         if status == core.NOT_POSITIVE_DEFINITE:
             raise NotPositiveDefinite(
@@ -107,6 +108,6 @@ class Laplace:
             )
         log_z = psi - 0.5 * core.log_determinant(L)
         if gradient:
-            core.gradient_inplace(K, L, root_w, terms)
-        posterior = LaplacePosterior(f, alpha, root_w, None if gradient else L)
+            core.gradient_inplace(K, L, v)
+        posterior = LaplacePosterior(v.f.copy(), v.alpha.copy(), v.root_w.copy(), None if gradient else L)
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

@@ -1,7 +1,7 @@
 """Compiled loops of the squared-exponential kernel: forward, pullback and cross-covariance.
 
-Inputs come divided by their length scales and transposed, Z of shape (d, n), so that the innermost loops run over contiguous memory.
-Differences are squared directly: the expansion |z|² + |z'|² - 2z'z would cancel for close points.
+Inputs come divided by their length scales and transposed, Z of shape (d, n), so that the innermost loops run over
+contiguous memory.  Differences are squared directly: the expansion |z|² + |z'|² - 2z'z would cancel for close points.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def scaled_transpose(X: Array, length_scale: Array) -> Array:
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _row(z: Array, Z: Array, m: int, variance: float, work: Array, out: Array) -> None:
-    """variance * exp(-½|z - z_j|²) for the first m columns z_j of Z."""
+    """Row variance * exp(-½|z - z_j|²) for the first m columns z_j of Z."""
     for j in range(m):
         work[j] = 0.0
     for k in range(Z.shape[0]):

@@ -1,7 +1,8 @@
 """The algebra of covariance functions.
 
-A kernel is a frozen value.  Its parameters are facts (numbers) or questions (anything else, in practice a prior; None asks for the
-default prior of its role); kernels never look inside a question.  Once every parameter is a number the kernel is *bound*, and
+A kernel is a frozen value.  Its parameters are facts (numbers) or questions (anything else, in practice a prior; None
+asks for the default prior of its role); kernels never look inside a question.  Once every parameter is a number the
+kernel is *bound*, and
 
     K, pullback = kernel.vjp(X)         K_ij = k(x_i, x_j)
     pullback(G)                         Σ_ij G_ij ∂K_ij/∂θ_k for every parameter k, in the order of `parameters`
@@ -152,13 +153,12 @@ class Kernel(ABC):
         found = []
         for f in self._own_fields():
             value = getattr(self, f.name)
-            per_input = f.metadata["per_input"] and (
-                getattr(self, "ard", False) or np.ndim(value) == 1 and _is_number(value)
-            )
-            if _is_number(value) and np.size(value) not in {1, len(inputs)}:
+            given = np.ndim(value) == 1 and _is_number(value)  # one number per input was written down
+            per_input = f.metadata["per_input"] and (getattr(self, "ard", False) or given)
+            if given and len(value) != len(inputs):
                 raise InvalidInput(
-                    f"'{f.name}' of {type(self).__name__} has {np.size(value)} values for {len(inputs)} inputs ({', '.join(inputs)}). "
-                    "Give one number, or one per input."
+                    f"'{f.name}' of {type(self).__name__} has {len(value)} values for {len(inputs)} inputs "
+                    f"({', '.join(inputs)}). Give one number, or one per input."
                 )
             labels = tuple(inputs) if per_input else None
             found.append(Parameter(f.name, len(inputs) if per_input else 1, labels, value, f.metadata["role"]))
@@ -201,8 +201,8 @@ class Kernel(ABC):
         Parameters
         ----------
         values : sequence
-            One positive number or array per entry of `parameters`, in its order.  Not checked again: this runs before every
-            evaluation of the density.
+            One positive number or array per entry of `parameters`, in its order.  Not checked again: this runs
+            before every evaluation of the density.
         """
         remaining = list(values)
         bound = self._bind(remaining)
@@ -233,8 +233,9 @@ def bound_value(kernel: Kernel, name: str) -> Any:
     """The number behind a parameter, or an error that says how to get one."""
     value = getattr(kernel, name)
     if not _is_number(value):
+        question = "left to its default prior" if value is None else repr(value)
         raise InvalidInput(
-            f"'{name}' of {type(kernel).__name__} is {'left to its default prior' if value is None else repr(value)}, not a number: "
-            "the covariance can only be evaluated once every parameter has a value. Use kernel.bind(values), or Model."
+            f"'{name}' of {type(kernel).__name__} is {question}, not a number: the covariance can only be evaluated "
+            "once every parameter has a value. Use kernel.bind(values), or Model."
         )
     return value

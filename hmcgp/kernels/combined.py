@@ -132,7 +132,7 @@ class On(Kernel):
         return On(self.kernel.located(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
     def _cut(self, X: Array) -> Array:
-        return np.ascontiguousarray(X[:, list(self.columns)])
+        return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""

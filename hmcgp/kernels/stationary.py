@@ -23,7 +23,8 @@ class SquaredExponential(Kernel):
         Distance over which the function changes, one for all inputs or, with `ard`, one per input.
         Barber & Williams' weight is w = 1/length_scale².
     ard : bool, default=False
-        Automatic relevance determination: one length scale per input.  An input whose length scale is long hardly matters.
+        Automatic relevance determination: one length scale per input.  An input whose length scale is long hardly
+        matters.
     """
 
     variance: Value = parameter("variance")

@@ -1,0 +1,78 @@
+"""Random streams: everything a user may pass as `random_state` becomes a `numpy.random.Generator`.
+
+scikit-learn's `check_random_state` refuses a Generator, and numpy's `default_rng` does not know a seed
+from a stream that others share, so this is the one door.  The global state of `numpy.random` is never touched.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import TypeAlias
+
+import numpy as np
+
+from hmcgp.errors import InvalidInput
+
+RandomStateLike: TypeAlias = (
+    int | np.integer | np.random.SeedSequence | np.random.Generator | np.random.RandomState | None
+)
+
+
+def as_generator(random_state: RandomStateLike = None) -> np.random.Generator:
+    """Return a Generator for whatever names a source of randomness.
+
+    Parameters
+    ----------
+    random_state : None, int, SeedSequence, Generator or RandomState
+        None draws fresh entropy.  An int or a SeedSequence is a value: the same one gives the same stream every time.
+        A Generator is used as it is, and a RandomState is advanced by one draw: both move on from call to call.
+
+    Returns
+    -------
+    numpy.random.Generator
+    """
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.SeedSequence):
+        return np.random.default_rng(_copy(random_state))
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool) and random_state >= 0:
+        return np.random.default_rng(int(random_state))
+    raise InvalidInput(
+        "'random_state' must be None, an integer >= 0, or a numpy SeedSequence, Generator or RandomState; "
+        f"got {random_state!r}."
+    )
+
+
+def spawn_generators(random_state: RandomStateLike, n: int) -> list[np.random.Generator]:
+    """Return n independent streams; stream i does not depend on n.
+
+    Parameters
+    ----------
+    random_state : None, int, SeedSequence, Generator or RandomState
+        As in `as_generator`.
+    n : int
+        Number of streams.
+
+    Returns
+    -------
+    list of numpy.random.Generator, of length n
+    """
+    rng = as_generator(random_state)
+    try:
+        return rng.spawn(n)
+    except TypeError:  # a bit generator that was not seeded by a SeedSequence cannot spawn
+        return np.random.default_rng(rng.integers(0, 2**32, size=4, dtype=np.uint32)).spawn(n)
+
+
+def _copy(seed: np.random.SeedSequence) -> np.random.SeedSequence:
+    # spawning counts on the sequence itself: without a copy the user's seed would change under their hands
+    return np.random.SeedSequence(
+        entropy=seed.entropy,
+        spawn_key=seed.spawn_key,
+        pool_size=seed.pool_size,
+        n_children_spawned=seed.n_children_spawned,
+    )

@@ -1,0 +1,314 @@
+"""Can the draws be trusted?  A table, a list of findings, and one warning per fit.
+
+R-hat (rank-normalised, split), bulk and tail ESS, the Monte Carlo standard error and BFMI are arviz's;
+here they are arranged in a table and held against the usual limits:
+
+    R-hat > 1.01,   ESS < 100 per chain,   any divergence,   BFMI < 0.3,   any failure of an inner solver.
+
+A finding says what happened, the likely cause, and the setting to change.
+
+References
+----------
+Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), Rank-normalization, folding, and localization:
+an improved R-hat.  Betancourt (2016), Diagnosing suboptimal cotangent disintegrations (BFMI).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
+
+from hmcgp import _arviz
+from hmcgp._typing import Array
+from hmcgp.errors import ApproximationWarning, InvalidInput
+
+if TYPE_CHECKING:
+    from hmcgp.samplers.trace import Trace
+
+RHAT_MAX = 1.01
+ESS_PER_CHAIN = 100
+BFMI_MIN = 0.3
+MIN_DRAWS = 4  # arviz splits each chain in two and needs a variance in each half
+COLUMNS = ["mean", "sd", "median", "q5", "q95", "ess_bulk", "ess_tail", "r_hat", "mcse_mean"]
+
+
+class Finding(NamedTuple):
+    """One reason to doubt the draws."""
+
+    kind: str  # "stuck", "r_hat", "ess", "divergences", "bfmi", "not_converged" or "not_positive_definite"
+    message: str
+
+
+SOLVER_KINDS = ("not_converged", "not_positive_definite")
+
+
+def summary(trace: Trace, parameters: str | Iterable[str] | None = None) -> pd.DataFrame:
+    """Describe the posterior of every hyperparameter, with its convergence statistics.
+
+    Parameters
+    ----------
+    trace : Trace
+        The result of `sample`.
+    parameters : str or iterable of str, optional
+        Rows to keep: a parameter ("length_scale" keeps one row per input) or a single
+        row ("length_scale[FL]").  All rows, in the order of the trace, when None.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per name.  Columns: `mean`, `sd`, `median`, the quantiles `q5` and `q95`, the effective
+        sample sizes `ess_bulk` and `ess_tail`, `r_hat`, and `mcse_mean`, the Monte Carlo standard error
+        of the mean.  What cannot be computed is NaN: `r_hat` of one chain, all convergence
+        statistics of fewer than four draws.
+
+    Raises
+    ------
+    InvalidInput
+        If a name in `parameters` is not in the trace.
+    """
+    columns = _select(trace.names, parameters)
+    rows = [_describe(trace.draws[:, :, j]) for j in columns]
+    return pd.DataFrame(rows, index=[trace.names[j] for j in columns], columns=COLUMNS)
+
+
+def bfmi(trace: Trace) -> Array:
+    """Bayesian fraction of missing information of each chain.
+
+    Parameters
+    ----------
+    trace : Trace
+        The result of `sample`.
+
+    Returns
+    -------
+    ndarray of shape (chains,)
+        NaN where it is not defined: fewer than four draws, or a sampler without momentum.
+    """
+    energy = np.asarray(trace.stats["energy"], dtype=np.float64)  # (chains, draws)
+    if _is_metropolis(trace) or energy.shape[1] < MIN_DRAWS:
+        return np.full(energy.shape[0], np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a chain that never moved gives 0/0
+        return _arviz.bfmi(energy)
+
+
+def check(trace: Trace) -> list[Finding]:
+    """List what is wrong with a run.
+
+    Parameters
+    ----------
+    trace : Trace
+        The result of `sample`.
+
+    Returns
+    -------
+    list of Finding
+        Empty when nothing is wrong.  R-hat is not judged for a single chain, BFMI not for Metropolis.
+    """
+    judges = (_check_stuck, _check_rhat, _check_ess, _check_divergences, _check_bfmi, _check_solver)
+    return [finding for judge in judges for finding in judge(trace)]
+
+
+def warn(trace: Trace, *, stacklevel: int = 2) -> list[Finding]:
+    """Issue the findings of `check`, at most one warning of each category.
+
+    Parameters
+    ----------
+    trace : Trace
+        The result of `sample`.
+    stacklevel : int, default 2
+        As in `warnings.warn`: 2 points at the caller of this function, 3 at the caller of that.
+
+    Returns
+    -------
+    list of Finding
+        What was issued.
+
+    Warns
+    -----
+    sklearn.exceptions.ConvergenceWarning
+        For the findings about the chains.
+    hmcgp.errors.ApproximationWarning
+        For the failures of the inner solver.
+    """
+    findings = check(trace)
+    for category, about_solver in ((ConvergenceWarning, False), (ApproximationWarning, True)):
+        messages = [f.message for f in findings if (f.kind in SOLVER_KINDS) == about_solver]
+        if messages:
+            warnings.warn(_one_text(messages), category, stacklevel=stacklevel)
+    return findings
+
+
+def _one_text(messages: Sequence[str]) -> str:
+    return messages[0] if len(messages) == 1 else "\n".join(f"({i}) {m}" for i, m in enumerate(messages, 1))
+
+
+def _select(names: Sequence[str], wanted: str | Iterable[str] | None) -> list[int]:
+    """Columns whose flattened name, or the name before its bracket, is wanted."""
+    if wanted is None:
+        return list(range(len(names)))
+    chosen = [wanted] if isinstance(wanted, str) else list(wanted)
+    unknown = [w for w in chosen if not any(w in (name, name.split("[")[0]) for name in names)]
+    if unknown:
+        raise InvalidInput(f"'parameters' must name hyperparameters of this trace; got {unknown}. Known: {names}.")
+    return [j for j, name in enumerate(names) if {name, name.split("[")[0]} & set(chosen)]
+
+
+def _describe(x: Array) -> list[float]:
+    """One row of `summary` from the draws of one parameter, (chains, draws)."""
+    if x.size == 0:
+        return [np.nan] * len(COLUMNS)
+    sd = float(np.std(x, ddof=1)) if x.size > 1 else np.nan
+    quantiles = (float(q) for q in np.quantile(x, [0.5, 0.05, 0.95]))
+    return [float(np.mean(x)), sd, *quantiles, *_ess(x), _rhat(x), _guarded(_arviz.mcse_mean, x)]
+
+
+def _ess(x: Array) -> tuple[float, float]:
+    return _guarded(_arviz.ess_bulk, x), _guarded(_arviz.ess_tail, x)
+
+
+def _rhat(x: Array) -> float:
+    return _guarded(_arviz.rhat, x) if x.shape[0] > 1 else np.nan
+
+
+def _guarded(statistic: Callable[[Array], float], x: Array) -> float:
+    """Evaluate a statistic of x, (chains, draws), or NaN where arviz would refuse or divide 0 by 0."""
+    if x.shape[1] < MIN_DRAWS or not np.isfinite(x).all():
+        return np.nan
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return statistic(x)
+
+
+def _is_metropolis(trace: Trace) -> bool:
+    return trace.sampler == "metropolis"
+
+
+def _check_stuck(trace: Trace) -> Iterator[Finding]:
+    if trace.draws.shape[1] < 2:
+        return
+    stuck = np.flatnonzero((trace.unconstrained == trace.unconstrained[:, :1]).all(axis=(1, 2)))
+    if stuck.size:
+        rate = trace.stats["acceptance_rate"][stuck].mean()
+        remedy = "Metropolis(step_size=...)" if _is_metropolis(trace) else "HMC(step_size=...), or raise target_accept"
+        yield Finding(
+            "stuck",
+            f"{stuck.size} of {len(trace.draws)} chains never moved (chains {stuck.tolist()}, mean acceptance rate "
+            f"{rate:.2f}): every proposal was rejected, usually because the step is too long for this posterior or the "
+            f"warm-up too short to find a good one. Set a smaller {remedy}, and raise tune=.",
+        )
+
+
+def _check_rhat(trace: Trace) -> Iterator[Finding]:
+    rhats = np.array([_rhat(trace.draws[:, :, j]) for j in range(len(trace.names))])
+    bad = np.flatnonzero(rhats > RHAT_MAX)  # NaN compares false
+    if bad.size:
+        worst = trace.names[bad[np.argmax(rhats[bad])]]
+        yield Finding(
+            "r_hat",
+            f"R-hat is {rhats[bad].max():.3f} for '{worst}' (above {RHAT_MAX} for {bad.size} of {len(rhats)} "
+            "hyperparameters): the chains do not agree with each other. Either the warm-up was too short to reach "
+            "the posterior, or it has several modes, as when a prior is very wide or the inputs have very different "
+            f"scales. Raise tune= and draws= (now {_lengths(trace)}), standardise the inputs, or narrow the prior of "
+            f"'{worst}'.",
+        )
+
+
+def _check_ess(trace: Trace) -> Iterator[Finding]:
+    chains, draws, _ = trace.draws.shape
+    if draws < MIN_DRAWS:
+        yield Finding(
+            "ess",
+            f"{draws} draws per chain are too few to estimate an effective sample size, let alone the {ESS_PER_CHAIN} "
+            "per chain that stable estimates need. Raise draws=.",
+        )
+        return
+    ess = np.array([min(_ess(trace.draws[:, :, j])) for j in range(len(trace.names))])
+    bad = np.flatnonzero(ess < ESS_PER_CHAIN * chains)  # NaN compares false
+    if bad.size:
+        worst, lowest = trace.names[bad[np.argmin(ess[bad])]], float(ess[bad].min())
+        cause, remedy = _ess_story(trace, lowest)
+        needed = 100 * math.ceil(draws * ESS_PER_CHAIN * chains / max(lowest, 1.0) / 100)
+        yield Finding(
+            "ess",
+            f"the effective sample size is {lowest:.0f} for '{worst}' (below {ESS_PER_CHAIN} per chain, "
+            f"{ESS_PER_CHAIN * chains} in all, for {bad.size} of {len(ess)} hyperparameters): {cause}. About "
+            f"draws={needed} (now {draws}) would do at this pace{remedy}.",
+        )
+
+
+def _ess_story(trace: Trace, lowest: float) -> tuple[str, str]:
+    """Likely cause of a low effective sample size, and what helps besides more draws."""
+    chains, draws, _ = trace.draws.shape
+    rate = float(trace.stats["acceptance_rate"].mean())
+    if lowest > 0.5 * chains * draws:
+        return f"the run is short, {chains} x {draws} draws", ""
+    if _is_metropolis(trace):
+        return f"a random walk moves slowly (acceptance rate {rate:.2f})", "; sampler='hmc' needs far fewer"
+    if rate < 0.5:
+        return (
+            f"many proposals are rejected (acceptance rate {rate:.2f}), so the step is too long",
+            "; a smaller HMC(step_size=...), a higher target_accept or a longer tune= would reject less",
+        )
+    return (
+        f"successive draws are too much alike (acceptance rate {rate:.2f}), so the trajectories are short compared "
+        "with the posterior",
+        "; a larger HMC(n_steps=...) or standardised inputs would make each draw travel further",
+    )
+
+
+def _check_divergences(trace: Trace) -> Iterator[Finding]:
+    diverging = trace.stats["diverging"]
+    count = int(diverging.sum())
+    if count:
+        yield Finding(
+            "divergences",
+            f"{count} of {diverging.size} draws diverged ({count / diverging.size:.1%}): the leapfrog lost the energy, "
+            "so a region of the posterior that curves more than the step allows may be missing from the draws. "
+            "Set a smaller HMC(step_size=...), raise target_accept or tune=, or narrow the widest priors.",
+        )
+
+
+def _check_bfmi(trace: Trace) -> Iterator[Finding]:
+    values = bfmi(trace)
+    low = np.flatnonzero(values < BFMI_MIN)  # NaN compares false
+    if low.size:
+        yield Finding(
+            "bfmi",
+            f"BFMI is {values[low].min():.2f} (below {BFMI_MIN} in {low.size} of {len(values)} chains): the energy "
+            "changes too slowly between draws, a sign of a heavy-tailed posterior, as under a wide prior on a "
+            "hyperparameter that the data hardly determine. Narrow such priors, or raise tune= and draws= "
+            f"(now {_lengths(trace)}).",
+        )
+
+
+def _check_solver(trace: Trace) -> Iterator[Finding]:
+    stories = {
+        "not_converged": (
+            "the inner solver used up its iterations",
+            "very large prior variances do this, or classes that a few inputs separate completely",
+            "Narrow the prior of the variance, or allow more: evidence=Laplace(max_iter=...).",
+        ),
+        "not_positive_definite": (
+            "the covariance matrix was not positive definite",
+            "duplicate rows or very long length scales make its rows nearly equal",
+            "Remove duplicate rows, standardise the inputs, add a White kernel, or narrow the length scale's prior.",
+        ),
+    }
+    for kind, (what, cause, remedy) in stories.items():
+        counts = np.asarray(trace.stats[kind], dtype=np.int64)  # (chains, draws)
+        if counts.sum() > 0:
+            yield Finding(
+                kind,
+                f"{what} in {int(counts.sum())} evaluations, within {int((counts > 0).sum())} of {counts.size} kept "
+                f"draws; those proposals were rejected, so such hyperparameters are missing from the draws: {cause}. "
+                f"{remedy}",
+            )
+
+
+def _lengths(trace: Trace) -> str:
+    return f"tune={trace.warmup_unconstrained.shape[1]}, draws={trace.draws.shape[1]}"

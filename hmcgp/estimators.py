@@ -1,0 +1,356 @@
+"""The estimator: from a table to averaged probabilities.
+
+`GPClassifier` follows scikit-learn's contract (fit, predict, predict_proba, clone, pickle, pipelines,
+cross-validation); the hyperparameters of its Gaussian process are integrated by Hybrid Monte Carlo, and every
+prediction is averaged over the draws.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hmcgp import diagnostics, export, predict
+from hmcgp._random import RandomStateLike
+from hmcgp._typing import Array
+from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.evidence import EvidenceProvider
+from hmcgp.kernels import Kernel, Parameter
+from hmcgp.likelihoods import Likelihood
+from hmcgp.model import Model, Theta
+from hmcgp.optimize import find_map, point_trace
+from hmcgp.samplers import Sampler, Trace, sample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Gaussian-process classification with the hyperparameters integrated out.
+
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        Covariance function.  A number is a fact, a prior is a question: `SquaredExponential(length_scale=1.0)` infers
+        the variance only.  Default: `SquaredExponential(ard=True)`, one length scale per input, under default priors.
+    likelihood : {"logistic", "probit"} or Likelihood, default="logistic"
+    evidence : {"laplace"} or EvidenceProvider, default="laplace"
+        How the latent function is integrated out.
+    sampler : {"hmc", "metropolis", "map"} or Sampler, optional
+        How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc".
+    draws : int, default=1000
+        Posterior draws kept from each chain.
+    tune : int, default=500
+        Warm-up draws of each chain, used to set the sampler and then kept apart.
+    chains : int, default=4
+    predict_draws : int or None, default=500
+        Predictions average over this many draws, evenly spaced among all; None takes all.  Each costs a factorisation.
+    n_jobs : int, optional
+        Threads for chains and predictions; default: all cores (one inside a joblib worker).  Draws do not depend on it.
+    standardize : bool, default=True
+        Give every input mean 0 and standard deviation 1.  Length scales then are in units of standard deviations, which
+        is what the default priors expect.
+    random_state : None, int, SeedSequence, Generator or RandomState
+        An int makes the fit reproducible.
+    progressbar : bool, default=True
+        One bar for all chains, shown in terminals and notebooks only.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The labels, sorted; columns of `predict_proba` follow them.
+    trace_ : Trace
+        Draws of the hyperparameters with the sampler's statistics.
+    model_ : Model
+        The log density that was sampled.
+    parameters_ : list of Parameter
+        The free hyperparameters with their priors.
+    kernel_ : Kernel
+        The kernel at the draw of highest posterior density.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> from hmcgp import GPClassifier, datasets
+    >>> X, y = datasets.load_crabs(return_X_y=True)
+    >>> gp = GPClassifier(draws=200, tune=200, chains=2, random_state=1).fit(X[::2], y[::2])  # doctest: +SKIP
+    >>> gp.predict_proba(X[1::2])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        likelihood: str | Likelihood = "logistic",
+        evidence: str | EvidenceProvider = "laplace",
+        sampler: str | Sampler | None = None,
+        draws: int = 1000,
+        tune: int = 500,
+        chains: int = 4,
+        predict_draws: int | None = 500,
+        n_jobs: int | None = None,
+        standardize: bool = True,
+        random_state: RandomStateLike = None,
+        progressbar: bool = True,
+    ) -> None:
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.evidence = evidence
+        self.sampler = sampler
+        self.draws = draws
+        self.tune = tune
+        self.chains = chains
+        self.predict_draws = predict_draws
+        self.n_jobs = n_jobs
+        self.standardize = standardize
+        self.random_state = random_state
+        self.progressbar = progressbar
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    # -- fitting -----------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Sample the hyperparameters given a table and its labels.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d)
+            Numeric, finite inputs.
+        y : array-like of shape (n,)
+            Two different labels of any type.
+
+        Returns
+        -------
+        self
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            When the chains do not agree, or hold too few effective draws, or diverged.
+        ApproximationWarning
+            For constant inputs, duplicate rows, failures of the solver, and after Ctrl-C.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        labels = self._encode(y)
+        Z = self._learn_scale(X)
+        self.model_ = Model(
+            Z,
+            labels,
+            kernel=self.kernel,
+            likelihood=self.likelihood,
+            evidence=self.evidence,
+            input_names=self._input_names(),
+        )
+        self._warn_about_rows(X, y)
+        self.trace_ = self._sample()
+        if self.trace_.sampler != "map":
+            diagnostics.warn(self.trace_, stacklevel=3)
+        self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
+        self.kernel_ = self.model_.bound_kernel(self._best)
+        return self
+
+    def _sample(self) -> Trace:
+        sampler = "hmc" if self.sampler is None else self.sampler
+        if self.predict_draws is not None and not self.predict_draws >= 1:
+            raise InvalidInput(f"'predict_draws' must be None or an integer >= 1; got {self.predict_draws!r}.")
+        if sampler == "map":
+            begin = time.perf_counter()
+            optimum = find_map(self.model_, random_state=self.random_state, n_jobs=self.n_jobs)
+            return point_trace(optimum, time.perf_counter() - begin)
+        return sample(
+            self.model_,
+            sampler,
+            draws=self.draws,
+            tune=self.tune,
+            chains=self.chains,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            progressbar=self.progressbar,
+        )
+
+    def _encode(self, y: Any) -> Array:
+        """Labels as -1 and +1, the second of the sorted classes being +1."""
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) == 1:
+            raise InvalidInput(
+                f"'y' holds one class only, {self.classes_[0]!r}: there is nothing to tell apart. "
+                "Check the selection of rows, or stratify the split."
+            )
+        if len(self.classes_) > 2:
+            raise InvalidInput(
+                f"Only binary classification is supported. The type of the target is {type_of_target(y)}: "
+                f"'y' holds {len(self.classes_)} classes. Wrap the estimator in sklearn.multiclass.OneVsRestClassifier."
+            )
+        return np.asarray(2.0 * codes - 1.0, dtype=np.float64)
+
+    def _learn_scale(self, X: Array) -> Array:
+        """Remember location and scale of the inputs, and return them scaled."""
+        self._location = X.mean(axis=0) if self.standardize else np.zeros(X.shape[1])
+        spread = X.std(axis=0)
+        # a column of equal numbers has a standard deviation of rounding errors
+        constant = spread <= 1e-12 * np.maximum(np.abs(X).max(axis=0), np.finfo(float).tiny)
+        self._scale = np.where(constant, 1.0, spread) if self.standardize else np.ones(X.shape[1])
+        if constant.any():
+            names = [name for name, flag in zip(self._input_names(), constant, strict=True) if flag]
+            warnings.warn(
+                f"{len(names)} of {X.shape[1]} inputs are constant in the training rows ({', '.join(names[:5])}"
+                f"{', …' if len(names) > 5 else ''}): they cannot inform the fit, and their length scales follow the "
+                "prior. Drop these columns.",
+                ApproximationWarning,
+                stacklevel=3,
+            )
+        return np.asarray((X - self._location) / self._scale)
+
+    def _warn_about_rows(self, X: Array, y: Any) -> None:
+        n_distinct = len(np.unique(X, axis=0))
+        if n_distinct == len(X):
+            return
+        n_labelled = len(np.unique(np.column_stack([X, np.searchsorted(self.classes_, y)]), axis=0))
+        conflict = f", {n_labelled - n_distinct} of them with another label" if n_labelled > n_distinct else ""
+        warnings.warn(
+            f"{len(X) - n_distinct} of {len(X)} rows repeat the inputs of another row{conflict}. The fit works and "
+            "counts each as a case of its own; if they are accidental copies, drop them, or the probabilities will be "
+            "over-confident.",
+            ApproximationWarning,
+            stacklevel=3,
+        )
+
+    def _input_names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+
+    # -- prediction --------------------------------------------------------------------------------------------------
+
+    def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.model_, predict.thin(self.trace_.flat, self.predict_draws), (X - self._location) / self._scale
+
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities, averaged over the latent function and the hyperparameters.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (m, 2)
+            Columns in the order of `classes_`.
+        """
+        return predict.probabilities(*self._new_inputs(X), n_jobs=self.n_jobs)
+
+    def predict(self, X: Any) -> Any:
+        """The more probable class of each row, of shape (m,)."""
+        likeliest = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[likeliest]
+
+    def predict_proba_draws(self, X: Any) -> Array:
+        """Class probabilities under each draw of the hyperparameters.
+
+        Their spread shows how sure the probability itself is; their mean is `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (n_draws, m, 2)
+            For the draws that predictions average over (see `predict_draws`).
+        """
+        return predict.probabilities_per_draw(*self._new_inputs(X), n_jobs=self.n_jobs)
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
+        """Mean and variance of the latent function, hyperparameters integrated out.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+
+        Returns
+        -------
+        mean, variance : ndarrays of shape (m,)
+            Of the mixture over draws.
+        """
+        return predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
+
+    def log_marginal_likelihood(self, theta: Theta | None = None, eval_gradient: bool = False) -> Any:
+        """Log evidence of the training labels at given hyperparameters.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (p,) or dict, optional
+            Natural (not log-transformed) hyperparameters, in the order of `model_.names` or by name.  Default: those of
+            `kernel_`.
+        eval_gradient : bool, default=False
+            Return the gradient with respect to theta too.
+
+        Returns
+        -------
+        log_z : float
+        grad : ndarray of shape (p,)
+            Only with `eval_gradient`.
+        """
+        check_is_fitted(self)
+        log_z, grad = self.model_.log_evidence(self._best if theta is None else theta)
+        return (log_z, grad) if eval_gradient else log_z
+
+    # -- looking at the posterior ------------------------------------------------------------------------------------
+
+    @property
+    def parameters_(self) -> list[Parameter]:
+        """The free hyperparameters with their priors, in the order of the columns of the trace."""
+        return self.model_.parameters
+
+    def summary(self) -> pd.DataFrame:
+        """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter."""
+        check_is_fitted(self)
+        return diagnostics.summary(self.trace_)
+
+    def to_arviz(self) -> Any:
+        """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
+
+        The group `log_likelihood` holds log p(y | hyperparameters) of all labels together, one number per draw: the
+        latent function is integrated out, so there are no pointwise terms, and `arviz.loo` does not apply.
+        """
+        check_is_fitted(self)
+        labels = self.classes_[((self.model_.y + 1.0) / 2.0).astype(int)]
+        return export.to_arviz(
+            self,
+            X=self.model_.X * self._scale + self._location,
+            y=labels if labels.dtype.kind != "O" else labels.astype(str),
+            log_likelihood={"log_evidence": self._log_likelihood()},
+        )
+
+    def _log_likelihood(self) -> Array:
+        """Log evidence of each draw: the log posterior without the log prior, (chains, draws)."""
+        log_prior = [[self.model_.log_prior(u)[0] for u in chain] for chain in self.trace_.unconstrained]
+        return np.asarray(self.trace_.stats["lp"] - np.array(log_prior))
+
+    # -- keeping it --------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the estimator, fitted or not, to one file, atomically."""
+        export.save_estimator(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an estimator written by `save`.
+
+        The file holds a pickle: load only files that you trust.
+        """
+        return export.load_estimator(path, cls)

@@ -1,0 +1,350 @@
+"""Results leave the package here: to arviz, and to a file that brings the estimator back.
+
+The arviz container has the groups `posterior` (natural parameters), `sample_stats`, `unconstrained_posterior`,
+`warmup_posterior` and `warmup_sample_stats` when there was a warm-up, `observed_data`, `constant_data`, and
+`log_likelihood` only when one is given.  One variable per hyperparameter; a per-input one has the dimension
+`feature`, whose coordinates are the input names.
+
+A saved estimator is an uncompressed zip archive of `meta.json` (format, versions), read first, and `estimator.pickle`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+import platform
+import secrets
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hmcgp import _arviz
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from hmcgp.kernels.base import Parameter
+    from hmcgp.samplers.trace import Trace
+
+T = TypeVar("T")
+
+SAMPLE_DIMS = ("chain", "draw")
+RESERVED = (*SAMPLE_DIMS, "obs_id", "feature")
+
+FORMAT = "hmcgp-estimator"
+FORMAT_VERSION = 1
+META, PICKLE = "meta.json", "estimator.pickle"
+LIBRARIES = ("hmcgp", "numpy", "scipy", "scikit-learn", "numba")
+
+
+def to_arviz(
+    result: Any,
+    *,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    log_likelihood: Mapping[str, Array] | None = None,
+) -> Any:
+    """Turn a fitted estimator into the installed arviz's container.
+
+    Parameters
+    ----------
+    result : fitted estimator
+        Anything with `trace_` and `parameters_`; `feature_names_in_` names the columns of X.
+    X : array-like of shape (n, d), optional
+        Inputs, stored in `constant_data`.
+    y : array-like of shape (n,), optional
+        Targets, stored in `observed_data`.
+    log_likelihood : mapping of str to ndarray of shape (chains, draws) or (chains, draws, n), optional
+        Log likelihoods given the draws.  Leave-one-out densities are not that.
+
+    Returns
+    -------
+    arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x)
+    """
+    return build_tree(
+        result.trace_,
+        result.parameters_,
+        observed_data=None if y is None else {"y": y},
+        constant_data=None if X is None else {"X": X},
+        log_likelihood=log_likelihood,
+        features=getattr(result, "feature_names_in_", None),
+    )
+
+
+def build_tree(
+    trace: Trace,
+    parameters: Sequence[Parameter],
+    *,
+    observed_data: Mapping[str, ArrayLike] | None = None,
+    constant_data: Mapping[str, ArrayLike] | None = None,
+    log_likelihood: Mapping[str, Array] | None = None,
+    attrs: Mapping[str, object] | None = None,
+    features: Sequence[str] | None = None,
+) -> Any:
+    """Build the installed arviz's container from its pieces.
+
+    Parameters
+    ----------
+    trace : Trace
+        Draws and statistics.
+    parameters : sequence of Parameter
+        The free parameters, in the order of the columns of the trace.
+    observed_data, constant_data : mapping of str to array-like, optional
+        Arrays with rows (dimension `obs_id`) first and columns (`feature`), if any, second.
+    log_likelihood : mapping of str to ndarray of shape (chains, draws) or (chains, draws, n), optional
+    attrs : mapping of str to object, optional
+        More attributes of the root; what netCDF cannot hold is stored as JSON text.
+    features : sequence of str, optional
+        Names of all inputs.  By default the columns of a DataFrame in `constant_data`, else x0, x1, ...
+
+    Returns
+    -------
+    arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x)
+    """
+    _check_parameters(trace, parameters)
+    features = _feature_names(parameters, constant_data or {}) if features is None else tuple(map(str, features))
+    dims = _feature_dims(parameters, features)
+    groups: dict[str, Any] = {
+        "posterior": _draws_dataset(trace.draws, parameters, dims),
+        "sample_stats": _stats_dataset(trace, trace.stats).assign(_metric(trace)),
+        "unconstrained_posterior": _draws_dataset(trace.unconstrained, parameters, dims),
+    }
+    if trace.warmup_unconstrained.shape[1] > 0:
+        groups["warmup_posterior"] = _draws_dataset(trace.warmup_draws, parameters, dims)
+        groups["warmup_sample_stats"] = _stats_dataset(trace, trace.warmup_stats)
+    if log_likelihood is not None:
+        groups["log_likelihood"] = _dataset(log_likelihood, (*SAMPLE_DIMS, "obs_id"), features)
+    for group, arrays in (("observed_data", observed_data), ("constant_data", constant_data)):
+        if arrays is not None:
+            groups[group] = _dataset(arrays, ("obs_id", "feature"), features)
+    common = _attributes(trace)
+    for dataset in groups.values():
+        dataset.attrs = common if "chain" in dataset.dims else {k: v for k, v in common.items() if k != "sample_dims"}
+    return _arviz.build_container(groups, {**common, **(attrs or {})})
+
+
+def _check_parameters(trace: Trace, parameters: Sequence[Parameter]) -> None:
+    names, sizes = [p.name for p in parameters], [p.size for p in parameters]
+    if sum(sizes) != len(trace.names):
+        raise InvalidInput(f"'parameters' must cover the {len(trace.names)} columns of the trace; got sizes {sizes}.")
+    clashes = sorted({n for n in names if n in RESERVED or names.count(n) > 1})
+    if clashes:
+        raise InvalidInput(f"parameters must have names of their own, other than {RESERVED}; rename {clashes}.")
+
+
+def _feature_names(parameters: Sequence[Parameter], constant_data: Mapping[str, ArrayLike]) -> tuple[str, ...]:
+    """Names of the columns of the constant data, else of the first per-input parameter."""
+    for table in constant_data.values():
+        if np.ndim(table) == 2:
+            return tuple(map(str, getattr(table, "columns", [f"x{j}" for j in range(np.shape(table)[1])])))
+    return next((p.labels for p in parameters if p.labels is not None), ())
+
+
+def _feature_dims(parameters: Sequence[Parameter], features: tuple[str, ...]) -> dict[tuple[str, ...], str]:
+    """One dimension per set of inputs: `feature` for all of them, then `feature_1`, ..."""
+    taken = {p.name for p in parameters}
+    free = (name for i in itertools.count(1) if (name := f"feature_{i}") not in taken)
+    dims = {features: "feature"}
+    for p in parameters:
+        if p.labels is not None and p.labels not in dims:
+            dims[p.labels] = next(free)
+    return dims
+
+
+def _draws_dataset(draws: Array, parameters: Sequence[Parameter], dims: Mapping[tuple[str, ...], str]) -> Any:
+    """One variable per parameter from draws of shape (chains, draws, n_dim)."""
+    import xarray as xr
+
+    variables: dict[str, Any] = {}
+    coords = _sample_coords(draws)
+    blocks = np.split(draws, np.cumsum([p.size for p in parameters])[:-1], axis=2)
+    for p, block in zip(parameters, blocks, strict=True):
+        if p.labels is None and p.size == 1:
+            variables[p.name] = (SAMPLE_DIMS, block[:, :, 0])
+        else:
+            dim = f"{p.name}_dim_0" if p.labels is None else dims[p.labels]
+            coords[dim] = np.arange(p.size) if p.labels is None else np.asarray(p.labels, dtype=str)
+            variables[p.name] = ((*SAMPLE_DIMS, dim), block)
+    return xr.Dataset(variables, coords=coords)
+
+
+def _sample_coords(values: NDArray[Any]) -> dict[str, Any]:
+    return {dim: np.arange(size) for dim, size in zip(SAMPLE_DIMS, values.shape, strict=False)}
+
+
+def _stats_dataset(trace: Trace, stats: Mapping[str, NDArray[Any]]) -> Any:
+    import xarray as xr
+
+    variables: dict[str, Any] = {name: (SAMPLE_DIMS, values) for name, values in stats.items()}
+    if trace.sampler == "hmc":
+        variables["int_time"] = (SAMPLE_DIMS, stats["step_size"] * stats["n_steps"])
+    return xr.Dataset(variables, coords=_sample_coords(stats["lp"]))
+
+
+def _metric(trace: Trace) -> dict[str, Any]:
+    """`inv_metric`, one per chain: (chains, n_dim), or (chains, n_dim, n_dim) when dense."""
+    import xarray as xr
+
+    if trace.sampler in ("metropolis", "map"):  # they have no momentum, so no metric
+        return {}
+    axes = ("parameter", "parameter_bis")[: np.ndim(trace.inv_metric) - 1]
+    names = {axis: np.asarray(trace.names, dtype=str) for axis in axes}
+    return {"inv_metric": xr.DataArray(trace.inv_metric, dims=("chain", *axes), coords=names)}
+
+
+def _dataset(arrays: Mapping[str, ArrayLike], dims: tuple[str, ...], features: Sequence[str]) -> Any:
+    """Put arrays over the leading `dims` into a dataset."""
+    import xarray as xr
+
+    variables: dict[str, Any] = {}
+    coords: dict[str, Any] = {}
+    for name, given in arrays.items():
+        values = np.asarray(given)
+        if values.dtype.kind in "OT":  # netCDF holds text of fixed dtype, not Python objects
+            values = values.astype(str)
+        variables[name] = (dims[: values.ndim], values)
+        for dim, size in zip(dims, values.shape, strict=False):
+            coords[dim] = np.asarray(features, dtype=str) if dim == "feature" else np.arange(size)
+    return xr.Dataset(variables, coords=coords)
+
+
+def _attributes(trace: Trace) -> dict[str, Any]:
+    """Attributes that every group and the root carry."""
+    return {
+        "inference_library": "hmcgp",
+        "inference_library_version": _version("hmcgp"),
+        "created_at": datetime.now(UTC).isoformat(),
+        "sampler": trace.sampler,
+        "sampling_time": float(trace.sampling_time),
+        "interrupted": int(trace.interrupted),
+        "tuning_steps": int(trace.warmup_unconstrained.shape[1]),
+        "sample_dims": list(SAMPLE_DIMS),
+    }
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"
+
+
+def save_estimator(estimator: object, path: str | os.PathLike[str]) -> None:
+    """Save a fitted estimator to one file, whole or not at all.
+
+    Parameters
+    ----------
+    estimator : picklable object
+        Usually a fitted `GPClassifier`.
+    path : path-like
+        The file to write, by custom ``*.hmcgp``.  An old one is replaced only once the new one is complete.
+
+    Raises
+    ------
+    InvalidInput
+        If something inside the estimator cannot be pickled.
+    """
+    meta = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "created_at": datetime.now(UTC).isoformat(),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+    }
+    with _replacing(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(META, json.dumps(meta, indent=1))
+        with archive.open(PICKLE, "w", force_zip64=True) as member:
+            try:
+                pickle.dump(estimator, member, protocol=5)
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                raise InvalidInput(
+                    f"this {type(estimator).__name__} cannot be saved: {error}. Functions and classes that it uses "
+                    "must be defined at the top level of an importable module, not in a lambda or inside a function."
+                ) from error
+
+
+def load_estimator(path: str | os.PathLike[str], expected_class: type[T]) -> T:
+    """Load an estimator written by `save_estimator`.
+
+    .. warning::
+       The file contains a pickle, and unpickling can run any code.  Load only files that you trust.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to read.
+    expected_class : type
+        What must come out; `object` accepts anything.
+
+    Returns
+    -------
+    object
+        The estimator, an instance of `expected_class`.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is damaged, foreign, of a newer format, of other library versions, or of another class.
+        Nothing is unpickled before the checksums and the format version are right.
+    """
+    with open(path, "rb") as file:
+        archive, meta = _open_archive(file, path)
+        with archive, archive.open(PICKLE) as member:
+            try:
+                estimator = pickle.load(member)
+            except Exception as error:  # whatever a class of another version raises when it is rebuilt
+                raise InvalidInput(
+                    f"{os.fspath(path)!r} is intact but cannot be rebuilt here ({type(error).__name__}: {error}). "
+                    f"It was saved with {meta['versions']}; load it with those versions, or fit again."
+                ) from error
+    if not isinstance(estimator, expected_class):
+        found = type(estimator).__name__
+        raise InvalidInput(f"{os.fspath(path)!r} holds a {found}, not a {expected_class.__name__}. Use {found}.load.")
+    return estimator
+
+
+def _open_archive(file: BinaryIO, path: str | os.PathLike[str]) -> tuple[zipfile.ZipFile, dict[str, Any]]:
+    """Open a saved estimator up to, and not including, its pickle."""
+    name = repr(os.fspath(path))
+    not_ours = InvalidInput(f"{name} is not a saved hmcgp estimator. Give a file written by save().")
+    if file.read(4) != b"PK\x03\x04":
+        raise not_ours
+    try:
+        archive = zipfile.ZipFile(file)
+        meta = json.loads(archive.read(META)) if META in archive.namelist() else {}
+        damaged = archive.testzip()  # every byte against its checksum
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise InvalidInput(f"{name} is damaged ({error}). Restore it from a copy, or fit and save again.") from error
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise not_ours
+    if meta["format_version"] > FORMAT_VERSION:
+        raise InvalidInput(
+            f"{name} has format {meta['format_version']}, written by hmcgp {meta['versions']['hmcgp']}; this version "
+            f"({_version('hmcgp')}) reads up to {FORMAT_VERSION}. Upgrade hmcgp, or save again with the older one."
+        )
+    if damaged is not None or PICKLE not in archive.namelist():
+        raise InvalidInput(f"{name} is damaged ({damaged or PICKLE}). Restore it from a copy, or fit and save again.")
+    return archive, meta
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file beside `path` and move it into place only if the block succeeds."""
+    target = Path(os.path.realpath(path))  # a link keeps pointing where it did
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)

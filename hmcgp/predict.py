@@ -1,0 +1,138 @@
+"""Predictions at new inputs: latent moments for each draw of the hyperparameters, and averages over the draws.
+
+    p(y* = 1 | y) = (1/S) Σ_s ∫ p(y* = 1 | f*) N(f*; μ_s, σ²_s) df*,     μ_s = k*'α_s,  σ²_s = k** - k*'R_s k*
+
+One factorisation serves all new inputs of a draw.  New inputs come in blocks, so that beside two n x n matrices a
+worker holds at most BLOCK_BYTES of cross-covariances.  Draws come in groups of fixed size, within which each is solved
+warm from the one before: the result does not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from hmcgp._parallel import resolve_n_jobs, run_threads
+from hmcgp._typing import Array
+from hmcgp.evidence import Posterior
+from hmcgp.kernels import Kernel
+from hmcgp.likelihoods import Likelihood
+from hmcgp.model import Model
+
+GROUP = 25  # draws that share a warm start
+BLOCK_BYTES = 32 * 2**20
+
+
+def thin(draws: Array, n_max: int | None) -> Array:
+    """At most n_max draws, evenly spaced.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (S, p)
+    n_max : int or None
+        None keeps all.
+    """
+    if n_max is None or len(draws) <= n_max:
+        return draws
+    return draws[np.linspace(0, len(draws) - 1, n_max).round().astype(int)]
+
+
+def latent_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
+    """Latent mean and variance at each new input for each draw.
+
+    Parameters
+    ----------
+    model : Model
+    draws : ndarray of shape (S, p)
+        Natural hyperparameters.
+    X : ndarray of shape (m, d)
+        New inputs, scaled as the model's.
+    n_jobs : int, optional
+        Threads.
+
+    Returns
+    -------
+    mean, variance : ndarrays of shape (S, m)
+    """
+    mean, variance = np.empty((len(draws), len(X))), np.empty((len(draws), len(X)))
+
+    def fill(s: int, columns: slice, mu: Array, var: Array) -> None:
+        mean[s, columns], variance[s, columns] = mu, var
+
+    _for_each_draw(model, draws, X, fill, n_jobs)
+    return mean, variance
+
+
+def mixture_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
+    """Mean and variance of the latent function averaged over the draws, each of shape (m,).
+
+    The variance is that of the mixture: the mean of the variances plus the variance of the means.
+    """
+    groups = [np.zeros((3, len(X))) for _ in _groups(draws)]
+
+    def add(s: int, columns: slice, mu: Array, var: Array) -> None:
+        groups[s // GROUP][:, columns] += mu, mu**2, var
+
+    _for_each_draw(model, draws, X, add, n_jobs)
+    first, second, within = np.sum(groups, axis=0) / len(draws)
+    return first, np.maximum(second - first**2, 0.0) + within
+
+
+def probabilities(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
+    """P(y = -1) and P(y = +1) averaged over the draws, of shape (m, 2); right in relative terms in both tails."""
+    groups = [np.zeros((2, len(X))) for _ in _groups(draws)]
+
+    def add(s: int, columns: slice, mu: Array, var: Array) -> None:
+        groups[s // GROUP][:, columns] += _both(model.likelihood, mu, var)
+
+    _for_each_draw(model, draws, X, add, n_jobs)
+    total = np.sum(groups, axis=0)
+    return np.asarray((total / total.sum(axis=0)).T)
+
+
+def probabilities_per_draw(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
+    """P(y = -1) and P(y = +1) for each draw, of shape (S, m, 2)."""
+    out = np.empty((len(draws), len(X), 2))
+
+    def fill(s: int, columns: slice, mu: Array, var: Array) -> None:
+        out[s, columns] = np.transpose(_both(model.likelihood, mu, var))
+
+    _for_each_draw(model, draws, X, fill, n_jobs)
+    return out
+
+
+def _both(likelihood: Likelihood, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """P(y = -1) and P(y = +1), the smaller one computed and the larger its complement: no tail is lost in 1 - p."""
+    small = likelihood.average(-np.abs(mean), variance)
+    return np.where(mean > 0.0, small, 1.0 - small), np.where(mean > 0.0, 1.0 - small, small)
+
+
+def _groups(draws: Array) -> Iterator[range]:
+    return (range(s, min(s + GROUP, len(draws))) for s in range(0, len(draws), GROUP))
+
+
+def _for_each_draw(
+    model: Model, draws: Array, X: Array, use: Callable[[int, slice, Array, Array], None], n_jobs: int | None
+) -> None:
+    """Call use(s, columns, mean, variance) for every draw and every block of new inputs."""
+
+    def run(group: range) -> None:
+        start = None
+        for s in group:
+            kernel, evidence = model.posterior(draws[s], start)
+            start = evidence.posterior.start
+            for columns in _blocks(len(model.X), len(X)):
+                use(s, columns, *_predict(kernel, evidence.posterior, model.X, X[columns]))
+
+    groups = list(_groups(draws))
+    run_threads([(run, (group,)) for group in groups], resolve_n_jobs(n_jobs, len(groups)))
+
+
+def _blocks(n: int, m: int) -> Iterator[slice]:
+    size = max(BLOCK_BYTES // (2 * 8 * n), 1)  # the cross-covariance and its solve
+    return (slice(start, min(start + size, m)) for start in range(0, m, size))
+
+
+def _predict(kernel: Kernel, posterior: Posterior, X: Array, X_new: Array) -> tuple[Array, Array]:
+    return posterior.predict(kernel(X, X_new), kernel.diag(X_new))

@@ -1,0 +1,13 @@
+"""Samplers: draws from a log density that is only known by its value and gradient."""
+
+from __future__ import annotations
+
+from hmcgp.samplers.chain import Sampler
+from hmcgp.samplers.hmc import HMC
+from hmcgp.samplers.integrators import State, leapfrog
+from hmcgp.samplers.metropolis import Metropolis
+from hmcgp.samplers.run import sample
+from hmcgp.samplers.trace import Info, Trace
+from hmcgp.target import Evaluation, Target
+
+__all__ = ["HMC", "Evaluation", "Info", "Metropolis", "Sampler", "State", "Target", "Trace", "leapfrog", "sample"]

@@ -1,0 +1,220 @@
+"""What warm-up learns: a step size and a metric.
+
+Step size, by dual averaging towards an acceptance rate a* (Hoffman & Gelman 2014, eq. 6 and Algorithm 5):
+    h_t = (1 - 1/(t + t0)) h_{t-1} + (a* - a_t)/(t + t0)
+    log e_t = m - sqrt(t)/g h_t,   log ebar_t = t^-k log e_t + (1 - t^-k) log ebar_{t-1}
+
+Metric, from the draws of windows that double in length (Stan reference manual, "Automatic parameter tuning"): a
+fast interval to find the typical set, slow windows each of which replaces the metric, a fast interval for the last
+step size.  Everything is a value: `adapt` takes a `Tuning` and returns the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import exp, log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.samplers.integrators import State, leapfrog
+from hmcgp.samplers.metric import Metric, as_metric, end_energy, kinetic_energy, sample_momentum
+from hmcgp.target import Target
+
+SHRINKAGE, STABILISATION, DECAY = 0.05, 10.0, 0.75  # g, t0 and k of Hoffman & Gelman, section 3.2.1
+
+
+class DualAverage(NamedTuple):
+    """State of the stochastic approximation of the step size."""
+
+    centre: float  # m
+    log_step: float  # log e_t, used for the next draw
+    log_average: float = 0.0  # log ebar_t, used after warm-up
+    error: float = 0.0  # h_t
+    t: int = 0
+
+
+def start_dual_average(step_size: float, *, stretch: float = 10.0) -> DualAverage:
+    """Start from a step size; iterates are drawn towards `stretch` times it, as large steps are cheap to reject."""
+    return DualAverage(log(stretch * step_size), log(step_size))
+
+
+def update_dual_average(state: DualAverage, acceptance: float, target_accept: float) -> DualAverage:
+    """Take in the acceptance rate of one draw."""
+    t = state.t + 1
+    weight = 1.0 / (t + STABILISATION)
+    error = (1.0 - weight) * state.error + weight * (target_accept - acceptance)
+    log_step = state.centre - sqrt(t) / SHRINKAGE * error
+    eta = t**-DECAY
+    return DualAverage(state.centre, log_step, eta * log_step + (1.0 - eta) * state.log_average, error, t)
+
+
+class Welford(NamedTuple):
+    """Running mean and sum of squared deviations; m2 is (d,) for variances or (d, d) for a covariance."""
+
+    n: int
+    mean: Array
+    m2: Array
+
+
+def start_welford(n_dim: int, *, dense: bool) -> Welford:
+    """Start with no draws."""
+    return Welford(0, np.zeros(n_dim), np.zeros((n_dim, n_dim) if dense else n_dim))
+
+
+def update_welford(state: Welford, x: Array) -> Welford:
+    """Take in one draw."""
+    n = state.n + 1
+    before = x - state.mean
+    mean = state.mean + before / n
+    after = x - mean
+    return Welford(n, mean, state.m2 + (np.outer(before, after) if state.m2.ndim == 2 else before * after))
+
+
+def regularised_covariance(state: Welford, *, correlation_time: float = 1.0) -> Array:
+    """Return variances (d,) or a covariance (d, d), shrunk as befits the number of draws.
+
+    Variances are drawn towards 1e-3 with the weight of five draws, as in Stan.  Correlations are drawn towards zero
+    with the weight of d + 5 draws, so that a window shorter than d still gives a well-conditioned matrix.  Of draws
+    that resemble each other, `correlation_time` count for one.
+    """
+    n, d = state.n / correlation_time, len(state.mean)
+    S = state.m2 / max(state.n - 1, 1)
+    keep = n / (n + 5.0)
+    variances = keep * (np.diag(S) if S.ndim == 2 else S) + (1.0 - keep) * 1e-3
+    if S.ndim == 1:
+        return variances
+    S = S * (keep * n / (n + d + 5.0))
+    S = 0.5 * (S + S.T)
+    np.fill_diagonal(S, variances)
+    return S
+
+
+class Schedule(NamedTuple):
+    """Which warm-up draws count for the metric: those from `start` on, in windows that end before each of `ends`."""
+
+    tune: int
+    start: int
+    ends: tuple[int, ...]
+
+
+def build_schedule(tune: int, *, first: int = 75, window: int = 25, last: int = 50) -> Schedule:
+    """Lay out warm-up: a fast interval, slow windows that double in length, a fast interval.
+
+    Shorter warm-ups keep the proportions 15 %, 75 %, 10 %; below 20 draws the metric is left alone.
+    """
+    if tune < 20:
+        return Schedule(tune, tune, ())
+    if first + window + last > tune:
+        first, last = int(0.15 * tune), int(0.1 * tune)
+        window = tune - first - last
+    ends: list[int] = []
+    end = first
+    while end < tune - last:
+        end += window
+        window *= 2
+        if end + window > tune - last:  # the next window would not fit: this one takes the rest
+            end = tune - last
+        ends.append(end)
+    return Schedule(tune, first, tuple(ends))
+
+
+class Tuning(NamedTuple):
+    """The settings of the next step, and what is being learnt about them."""
+
+    step_size: float
+    metric: Metric
+    schedule: Schedule
+    draw: int = 0  # warm-up draws so far
+    dual: DualAverage | None = None  # None: the step size is a fact
+    welford: Welford | None = None  # None: the metric is a fact
+
+
+RestartStep = Callable[[Metric, float], float]
+
+
+def adapt(
+    tuning: Tuning,
+    position: Array,
+    acceptance: float,
+    *,
+    target_accept: float,
+    restart_step: RestartStep,
+    stretch: float = 10.0,
+    correlation_time: float = 1.0,
+) -> Tuning:
+    """Learn from one warm-up draw.
+
+    Parameters
+    ----------
+    tuning : Tuning
+        What is known so far.
+    position : ndarray of shape (n_dim,)
+        The draw.
+    acceptance : float
+        Its acceptance rate, in [0, 1].
+    target_accept : float
+        The acceptance rate to steer to.
+    restart_step : callable
+        Takes a new metric and the last step size, returns a step size to start the averaging from again.
+    stretch : float
+        As in `start_dual_average`.
+    correlation_time : float
+        As in `regularised_covariance`.
+
+    Returns
+    -------
+    Tuning
+        Settings of the next draw; after the last warm-up draw, those of the run.
+    """
+    draw, schedule, metric, welford = tuning.draw + 1, tuning.schedule, tuning.metric, tuning.welford
+    if tuning.dual is None:
+        return tuning._replace(draw=draw)
+    dual = update_dual_average(tuning.dual, acceptance, target_accept)
+    if welford is not None and schedule.ends and schedule.start < draw <= schedule.ends[-1]:
+        welford = update_welford(welford, position)
+        if draw in schedule.ends:
+            metric = as_metric(regularised_covariance(welford, correlation_time=correlation_time), len(position))
+            welford = start_welford(len(position), dense=welford.m2.ndim == 2)
+            dual = start_dual_average(restart_step(metric, exp(dual.log_average)), stretch=stretch)
+    settled = draw >= schedule.tune and dual.t > 0
+    step_size = exp(dual.log_average if settled else dual.log_step)
+    return Tuning(step_size, metric, schedule, draw, dual, welford)
+
+
+def find_step_size(
+    target: Target, rng: np.random.Generator, state: State, metric: Metric, step_size: float = 1.0
+) -> float:
+    """Double or halve a step size until the acceptance rate of one leapfrog step crosses 0.8.
+
+    Parameters
+    ----------
+    target : Target
+        The log density.
+    rng : Generator
+        Draws one momentum per trial.
+    state : State
+        Where to try, of finite log density.
+    metric : Metric
+        The metric.
+    step_size : float
+        First guess.
+
+    Returns
+    -------
+    float
+        Hoffman & Gelman, Algorithm 4, with Stan's threshold.
+    """
+    direction = 0
+    for _ in range(60):  # 2^60 either way: a flat or a hopeless target ends here
+        momentum = sample_momentum(rng, metric)
+        end, momentum_end, _ = leapfrog(target, state, momentum, step_size, metric.inv_mass)
+        energy = kinetic_energy(metric.inv_mass, momentum) - state.logdensity
+        error = end_energy(metric.inv_mass, momentum_end, end.logdensity) - energy
+        wanted = 1 if -error > log(0.8) else -1
+        if direction not in (0, wanted):
+            break
+        direction = wanted
+        step_size *= 2.0**direction
+    return step_size

@@ -1,0 +1,207 @@
+"""Hybrid (Hamiltonian) Monte Carlo with a fixed number of leapfrog steps.
+
+    p ~ N(0, S^-1);  (u', p') = n leapfrog steps of size e;  accept u' with probability min(1, exp(H - H'))
+
+Duane, Kennedy, Pendleton & Roweth (1987); as used for Gaussian processes by Barber & Williams (1997), who took
+e = 0.1, n = 20 and no jitter: `HMC(step_size=0.1, n_steps=20, jitter=0)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, exp, inf, pi
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.samplers.adaptation import (
+    Tuning,
+    adapt,
+    build_schedule,
+    find_step_size,
+    start_dual_average,
+    start_welford,
+)
+from hmcgp.samplers.integrators import State, init, leapfrog
+from hmcgp.samplers.metric import Metric, as_metric, end_energy, kinetic_energy, sample_momentum
+from hmcgp.samplers.trace import Info
+from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+
+__all__ = ["HMC", "Info", "State", "build_step", "init"]
+
+Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
+
+
+class Work(NamedTuple):
+    """What the evaluations of one trajectory took."""
+
+    n_steps: int
+    solver_iterations: int
+    solver_residual: float
+    not_positive_definite: int
+    not_converged: int
+
+
+def build_step(
+    target: Target,
+    metric: Metric,
+    *,
+    step_size: float,
+    n_steps: int,
+    jitter: float = 0.0,
+    max_energy_error: float = 1000.0,
+) -> Step:
+    """Build the transition `step(rng, state) -> state, info` of static HMC.
+
+    Parameters
+    ----------
+    target : Target
+        The log density.
+    metric : Metric
+        Inverse mass with its factors.
+    step_size, n_steps, jitter, max_energy_error
+        As in `HMC`.
+
+    Returns
+    -------
+    callable
+    """
+    inv_mass = metric.inv_mass
+
+    def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
+        momentum = sample_momentum(rng, metric)
+        size = step_size * (1.0 + jitter * (2.0 * rng.random() - 1.0)) if jitter else step_size
+        energy = kinetic_energy(inv_mass, momentum) - state.logdensity
+        end, momentum, work = integrate(target, state, momentum, size, n_steps, inv_mass)
+        energy_end = end_energy(inv_mass, momentum, end.logdensity)
+        error = energy_end - energy
+        acceptance = exp(min(0.0, -error))
+        if rng.random() < acceptance:
+            state, energy = end, energy_end
+        info = Info(state.logdensity, acceptance, size, work[0], energy, error, error > max_energy_error, *work[1:])
+        return state, info
+
+    return step
+
+
+def integrate(
+    target: Target, state: State, momentum: Array, step_size: float, n_steps: int, inv_mass: Array | None
+) -> tuple[State, Array, Work]:
+    """Follow a trajectory for n_steps, or until the log density is -inf, from where there is no way on.
+
+    A path through -inf is rejected from either end, so stopping early leaves detailed balance alone.
+    """
+    iterations, residual, indefinite, unconverged, taken = 0, 0.0, 0, 0, 0
+    for _ in range(n_steps):
+        state, momentum, evaluation = leapfrog(target, state, momentum, step_size, inv_mass)
+        taken += 1
+        iterations += evaluation.solver_iterations
+        residual = max(residual, evaluation.solver_residual)
+        if evaluation.failure:
+            indefinite += evaluation.failure == NOT_POSITIVE_DEFINITE
+            unconverged += evaluation.failure == NOT_CONVERGED
+        if state.logdensity == -inf:
+            break
+    return state, momentum, Work(taken, iterations, residual, indefinite, unconverged)
+
+
+@dataclass(frozen=True, eq=False)
+class HMC:
+    """Hamiltonian Monte Carlo with trajectories of fixed length.
+
+    A number is a fact, None is learnt in warm-up.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        Leapfrog step e.  None adapts it to `target_accept`.  When given, warm-up merely discards draws.
+    n_steps : int, optional
+        Leapfrog steps per trajectory.  None takes `trajectory` / `step_size`, rounded up, at most `max_steps`.
+    jitter : float
+        Each trajectory uses step_size * (1 + jitter * U(-1, 1)), against periodic orbits.  0 is plain HMC; much above
+        0.2 the longest steps of an adapted size are unstable now and then.
+    metric : ndarray of shape (n_dim,) or (n_dim, n_dim), optional
+        Inverse mass, ideally the posterior covariance of the unconstrained parameters.  None adapts it when the
+        step size is adapted too, and is the identity when the step size is given.
+    dense : bool
+        Whether an adapted metric is a full covariance rather than variances.
+    trajectory : float
+        Integration time when `n_steps` is None.  With the metric at the posterior covariance, pi/2 takes a Gaussian
+        from any point to an independent one; up to 2 helps directions that a diagonal metric makes too short, and
+        near pi trajectories come back to where they were, mirrored.
+    max_steps : int
+        Most leapfrog steps that a trajectory of given time may take.
+    target_accept : float
+        Acceptance rate that the adapted step size aims at.
+    max_energy_error : float
+        A trajectory with a larger energy error is called divergent.
+    """
+
+    step_size: float | None = None
+    n_steps: int | None = None
+    jitter: float = 0.2
+    metric: Array | None = None
+    dense: bool = False
+    trajectory: float = pi / 2
+    max_steps: int = 64
+    target_accept: float = 0.8
+    max_energy_error: float = 1000.0
+
+    name: ClassVar[str] = "hmc"
+
+    def __post_init__(self) -> None:
+        _positive("step_size", self.step_size)
+        _positive("n_steps", self.n_steps)
+        _positive("trajectory", self.trajectory)
+        _positive("max_steps", self.max_steps)
+        _positive("max_energy_error", self.max_energy_error)
+        if not 0.0 <= self.jitter < 1.0:
+            raise InvalidInput(f"'jitter' must be in [0, 1); got {self.jitter}.")
+        if not 0.0 < self.target_accept < 1.0:
+            raise InvalidInput(f"'target_accept' must be in (0, 1); got {self.target_accept}.")
+
+    def check(self, n_dim: int, tune: int) -> None:
+        """Refuse settings that do not fit the target or the length of warm-up."""
+        as_metric(self.metric, n_dim)
+        if self.step_size is None and tune == 0:
+            raise InvalidInput("'step_size' is None, which means learnt in warm-up, but tune=0. Give one of them.")
+
+    def start_tuning(self, target: Target, rng: np.random.Generator, state: State, tune: int) -> Tuning:
+        """Return the settings of the first step."""
+        metric = as_metric(self.metric, target.n_dim)
+        schedule = build_schedule(tune)
+        if self.step_size is not None:
+            return Tuning(self.step_size, metric, schedule)
+        step_size = find_step_size(target, rng, state, metric)
+        welford = start_welford(target.n_dim, dense=self.dense) if self.metric is None else None
+        return Tuning(step_size, metric, schedule, 0, start_dual_average(step_size), welford)
+
+    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: Info) -> Tuning:
+        """Return the settings of the next step, after one draw of warm-up."""
+        return adapt(
+            tuning,
+            state.position,
+            info.acceptance_rate,
+            target_accept=self.target_accept,
+            restart_step=lambda metric, step_size: find_step_size(target, rng, state, metric, step_size),
+        )
+
+    def build_step(self, target: Target, tuning: Tuning) -> Step:
+        """Return the transition with given settings."""
+        n_steps = self.n_steps or min(ceil(self.trajectory / tuning.step_size), self.max_steps)
+        return build_step(
+            target,
+            tuning.metric,
+            step_size=tuning.step_size,
+            n_steps=n_steps,
+            jitter=self.jitter,
+            max_energy_error=self.max_energy_error,
+        )
+
+
+def _positive(name: str, value: float | None) -> None:
+    if value is not None and not 0.0 < value < inf:
+        raise InvalidInput(f"'{name}' must be positive and finite; got {value}.")

@@ -1,0 +1,107 @@
+"""The leapfrog integrator of Hamiltonian dynamics.
+
+    p <- p + e/2 grad log p(u)
+    u <- u + e S p
+    p <- p + e/2 grad log p(u)
+
+Reversible (negate p and walk back), volume preserving, and wrong in the energy by O(e^2).
+Neal (2011), MCMC using Hamiltonian dynamics, section 2.3.
+"""
+
+from __future__ import annotations
+
+from math import hypot, inf
+from typing import NamedTuple
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.errors import HmcgpError
+from hmcgp.samplers.metric import velocity
+from hmcgp.target import Evaluation, Target
+
+FAR = 1e100
+
+
+class State(NamedTuple):
+    """What the next step needs: where the chain is, and what is known there."""
+
+    position: Array  # (n_dim,), unconstrained
+    logdensity: float
+    grad: Array  # (n_dim,)
+    carry: object = None  # warm start for the target's next evaluation
+
+
+def init(target: Target, position: Array, carry: object = None) -> State:
+    """Evaluate the target at a position.
+
+    Parameters
+    ----------
+    target : Target
+        The log density.
+    position : ndarray of shape (n_dim,)
+        Unconstrained coordinates.
+    carry : object, optional
+        Warm start from an earlier evaluation.
+
+    Returns
+    -------
+    State
+    """
+    position = np.array(position, dtype=float)
+    return _move(position, evaluate(target, position, carry), carry)
+
+
+def evaluate(target: Target, position: Array, carry: object) -> Evaluation:
+    """Evaluate the target, and hold it to its contract: finite or -inf.
+
+    A position that has left the world (NaN, or so far out that squares overflow) is -inf without asking the target.
+    """
+    if not hypot(*position.tolist()) < FAR:
+        return Evaluation(-inf, np.zeros_like(position), carry)
+    evaluation = target.evaluate(position, carry)
+    if not evaluation.logdensity < inf:  # True for NaN too
+        raise HmcgpError(
+            f"the target returned log density {evaluation.logdensity} at u = {position}; "
+            "it must be finite, or -inf where it cannot be computed."
+        )
+    return evaluation
+
+
+def leapfrog(
+    target: Target, state: State, momentum: Array, step_size: float, inv_mass: Array | None = None
+) -> tuple[State, Array, Evaluation]:
+    """Take one leapfrog step; nothing passed in is changed.
+
+    Parameters
+    ----------
+    target : Target
+        The log density.
+    state : State
+        Where to start; its carry is the warm start of the evaluation at the new position.
+    momentum : ndarray of shape (n_dim,)
+        Momentum p at the start.
+    step_size : float
+        e; a negative one walks backwards.
+    inv_mass : None, ndarray of shape (n_dim,) or (n_dim, n_dim)
+        S; None is the identity.
+
+    Returns
+    -------
+    state : State
+        At the new position.  Where the log density is -inf it keeps the last good carry.
+    momentum : ndarray of shape (n_dim,)
+        Momentum at the new position.
+    evaluation : Evaluation
+        What the evaluation there took.
+    """
+    half = 0.5 * step_size
+    momentum = momentum + half * state.grad
+    position = state.position + step_size * velocity(inv_mass, momentum)
+    evaluation = evaluate(target, position, state.carry)
+    return _move(position, evaluation, state.carry), momentum + half * evaluation.grad, evaluation
+
+
+def _move(position: Array, evaluation: Evaluation, last_carry: object) -> State:
+    carry = evaluation.carry if evaluation.logdensity > -inf else last_carry
+    return State(position, evaluation.logdensity, evaluation.grad, carry)

@@ -1,0 +1,97 @@
+"""What a run of chains leaves behind: draws and statistics, under the names that arviz knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hmcgp._typing import Array
+
+
+class Info(NamedTuple):
+    """What a human needs of one draw; each field is one column of the statistics."""
+
+    lp: float  # log density of the draw, in unconstrained coordinates
+    acceptance_rate: float  # acceptance probability of the proposal
+    step_size: float  # the step used, jitter included
+    n_steps: int  # evaluations of the target
+    energy: float  # -lp plus the kinetic energy, at the draw
+    energy_error: float  # energy at the end of the trajectory minus at its start; inf where it failed
+    diverging: bool
+    solver_iterations: int  # summed over the evaluations of this draw
+    solver_residual: float  # the largest of this draw
+    not_positive_definite: int  # failed evaluations of this draw
+    not_converged: int
+
+
+STAT_DTYPE = np.dtype([(name, np.dtype(kind)) for name, kind in get_type_hints(Info).items()])
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Draws of several chains, warm-up kept apart.
+
+    Attributes
+    ----------
+    draws : ndarray of shape (n_chains, n_draws, n_dim)
+        Natural parameters.
+    unconstrained : ndarray of shape (n_chains, n_draws, n_dim)
+        The same draws as the sampler saw them.
+    stats : dict of ndarray of shape (n_chains, n_draws)
+        The fields of `Info`.
+    names : list of str
+        One name per parameter.
+    sampler : str
+        "hmc", "metropolis".
+    sampling_time : float
+        Seconds, warm-up included.
+    interrupted : bool
+        Whether the run was stopped before its end.
+    warmup_draws, warmup_unconstrained : ndarray of shape (n_chains, tune, n_dim)
+        As above, during warm-up.
+    warmup_stats : dict of ndarray of shape (n_chains, tune)
+        As above, during warm-up.
+    inv_metric : ndarray of shape (n_chains, n_dim) or (n_chains, n_dim, n_dim)
+        Inverse mass (for Metropolis: the shape of the proposal's covariance) after warm-up.
+    """
+
+    draws: Array
+    unconstrained: Array
+    stats: dict[str, NDArray[np.generic]]
+    names: list[str]
+    sampler: str
+    sampling_time: float
+    interrupted: bool
+    warmup_draws: Array
+    warmup_unconstrained: Array
+    warmup_stats: dict[str, NDArray[np.generic]]
+    inv_metric: Array
+
+    def __len__(self) -> int:
+        """Count the draws of all chains."""
+        return self.n_chains * self.n_draws
+
+    @property
+    def n_chains(self) -> int:
+        """Number of chains."""
+        return int(self.draws.shape[0])
+
+    @property
+    def n_draws(self) -> int:
+        """Draws per chain."""
+        return int(self.draws.shape[1])
+
+    @property
+    def flat(self) -> Array:
+        """Natural parameters of all chains, one after another, of shape (n_chains * n_draws, n_dim)."""
+        return self.draws.reshape(-1, self.draws.shape[2])
+
+    def __repr__(self) -> str:
+        state = ", interrupted" if self.interrupted else ""
+        return (
+            f"<Trace: {self.n_chains} chains x {self.n_draws} draws of {', '.join(self.names)}; "
+            f"{self.sampler}, {self.sampling_time:.1f} s{state}>"
+        )

@@ -1,0 +1,37 @@
+# Sourced by scripts/demo, scripts/test and .ci/run: makes a virtual environment with the pinned, tested versions, once.
+#   PYTHON   interpreter to use (default: python3; its environment is .venv, that of another one .venv-<version>)
+#   EXTRAS   optional parts of the package to install
+# Leaves the environment's interpreter in $python.
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+interpreter="${PYTHON:-python3}"
+
+version="$("$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))')" || {
+  echo "hmcgp needs Python 3.11 or newer; '$interpreter' is ${version:-not there}. Set PYTHON=/path/to/python3." >&2
+  exit 1
+}
+venv="$root/.venv${PYTHON:+-$version}"
+python="$venv/bin/python"
+stamp="$version ${EXTRAS:-} $(cat "$root/setup.cfg" "$root/pyproject.toml" "$root/scripts/constraints.txt" | cksum)"
+
+if [ "$(cat "$venv/stamp" 2>/dev/null)" != "$stamp" ]; then
+  echo "Making a virtual environment in $venv (once; takes a minute or two) ..." >&2
+  if [ "$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" != "$version" ]; then
+    rm -rf "$venv"
+    "$interpreter" -m venv "$venv" || {
+      echo "Could not make it: is the 'venv' module installed (Debian: apt-get install python3-venv)?" >&2
+      exit 1
+    }
+  fi
+  # the constraint also holds for the isolated environment in which the package is built
+  PIP_CONSTRAINT="$root/scripts/constraints.txt" PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    "$python" -m pip install --quiet --editable "$root${EXTRAS:+[$EXTRAS]}" || {
+    echo "Installation failed (see above). With no network, or an old pip, fix that and run again." >&2
+    exit 1
+  }
+  echo "$stamp" > "$venv/stamp"
+fi
+
+# numba's disk cache does not notice a change in a function that a cached one calls: one cache per state of the sources
+export NUMBA_CACHE_DIR="$venv/numba-$(find "$root/hmcgp" -name '*.py' -print0 | sort -z | xargs -0 cat | cksum | cut -d' ' -f1)"
+# chains run in threads; BLAS on one thread each
+export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1

@@ -1,0 +1,110 @@
+"""Small log densities whose every moment and quantile is known."""
+
+from __future__ import annotations
+
+from math import inf, lgamma
+
+import numpy as np
+from scipy import stats
+
+from hmcgp.target import NOT_POSITIVE_DEFINITE, Evaluation
+
+
+class Gaussian:
+    """N(mean, covariance); the natural parameters are u itself."""
+
+    def __init__(self, mean, covariance):
+        self.mean = np.asarray(mean, dtype=float)
+        self.covariance = np.asarray(covariance, dtype=float)
+        self.precision = np.linalg.inv(self.covariance)
+        self.n_dim = len(self.mean)
+        self.names = [f"x[{i}]" for i in range(self.n_dim)]
+
+    def evaluate(self, u, carry=None):
+        r = u - self.mean
+        grad = -self.precision.dot(r)
+        return Evaluation(0.5 * float(r.dot(grad)), grad)
+
+    def constrain(self, u):
+        return u.copy()
+
+    def initial(self, rng):
+        return self.mean + 2.0 * np.sqrt(np.diag(self.covariance)) * rng.standard_normal(self.n_dim)
+
+    def marginal(self, i):
+        return stats.norm(self.mean[i], np.sqrt(self.covariance[i, i]))
+
+
+class LogGamma:
+    """u_i = log x_i with x_i ~ Gamma(shape_i, 1): skewed, with a long left tail where the shape is small."""
+
+    def __init__(self, shape=(0.7, 3.0)):
+        self.shape = np.asarray(shape, dtype=float)
+        self.n_dim = len(self.shape)
+        self.names = [f"x[{i}]" for i in range(self.n_dim)]
+        self.log_norm = sum(lgamma(a) for a in self.shape)
+
+    def evaluate(self, u, carry=None):
+        with np.errstate(over="ignore"):
+            x = np.exp(u)
+        value = float(self.shape.dot(u) - x.sum()) - self.log_norm
+        if not value > -inf:
+            return Evaluation(-inf, np.zeros_like(u))
+        return Evaluation(value, self.shape - x)
+
+    def constrain(self, u):
+        return np.exp(u)
+
+    def initial(self, rng):
+        return rng.standard_normal(self.n_dim)
+
+    def marginal(self, i):
+        return stats.loggamma(self.shape[i])
+
+
+class HalfSpace(Gaussian):
+    """A standard Gaussian that cannot be computed where u_0 < edge."""
+
+    def __init__(self, edge=0.0, n_dim=2):
+        super().__init__(np.zeros(n_dim), np.eye(n_dim))
+        self.edge = edge
+
+    def evaluate(self, u, carry=None):
+        if u[0] < self.edge:
+            return Evaluation(-inf, np.zeros_like(u), "bad", 3, 0.5, NOT_POSITIVE_DEFINITE)
+        return super().evaluate(u)._replace(carry="good", solver_iterations=2, solver_residual=1e-9)
+
+
+class Warped(Gaussian):
+    """A banana: x_1 is bent along x_0^2, so that the gradient is not linear."""
+
+    def __init__(self, bend=0.5):
+        super().__init__(np.zeros(2), np.eye(2))
+        self.bend = bend
+
+    def evaluate(self, u, carry=None):
+        r = u[1] - self.bend * u[0] ** 2
+        grad = np.array([-u[0] + 2.0 * self.bend * u[0] * r, -r])
+        return Evaluation(-0.5 * float(u[0] ** 2 + r**2), grad)
+
+
+class WrongGradient:
+    """Another target with its gradient off by a factor."""
+
+    def __init__(self, target, factor=1.02):
+        self._target = target
+        self._factor = factor
+
+    def __getattr__(self, name):
+        return getattr(self._target, name)
+
+    def evaluate(self, u, carry=None):
+        evaluation = self._target.evaluate(u, carry)
+        return evaluation._replace(grad=self._factor * evaluation.grad)
+
+
+def correlated_gaussian():
+    """Scales from 0.3 to 3, correlations up to 0.8."""
+    correlation = np.array([[1.0, 0.8, -0.3], [0.8, 1.0, 0.1], [-0.3, 0.1, 1.0]])
+    scale = np.array([0.3, 1.0, 3.0])
+    return Gaussian([1.0, -2.0, 0.5], correlation * np.outer(scale, scale))

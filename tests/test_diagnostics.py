@@ -1,0 +1,248 @@
+"""Diagnostics: arviz's numbers in one table, and findings that name cause and remedy."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from hmcgp import _arviz
+from hmcgp.diagnostics import COLUMNS, bfmi, check, summary, warn
+from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.samplers.trace import STAT_DTYPE, Trace
+
+NAMES = ["variance", "length_scale[FL]", "length_scale[RW]"]
+
+
+def make_trace(u, *, sampler="hmc", tune=50, **stats):
+    """Build a trace of log-normal parameters from u, (chains, draws, 3); statistics are healthy unless given."""
+    chains, draws, n_dim = u.shape
+    columns = {name: np.zeros((chains, draws), STAT_DTYPE[name]) for name in STAT_DTYPE.names}
+    columns["acceptance_rate"] += 0.9
+    columns["energy"] += np.random.default_rng(3).normal(size=(chains, draws))  # white, so BFMI is about 2
+    columns |= stats
+    return Trace(
+        draws=np.exp(u),
+        unconstrained=u,
+        stats=columns,
+        names=NAMES,
+        sampler=sampler,
+        sampling_time=1.0,
+        interrupted=False,
+        warmup_draws=np.ones((chains, tune, n_dim)),
+        warmup_unconstrained=np.zeros((chains, tune, n_dim)),
+        warmup_stats={name: np.zeros((chains, tune), STAT_DTYPE[name]) for name in STAT_DTYPE.names},
+        inv_metric=np.ones((chains, n_dim)),
+    )
+
+
+def white(chains=4, draws=500, seed=0):
+    return np.random.default_rng(seed).normal(size=(chains, draws, 3))
+
+
+def slow(rho, chains=4, draws=500, seed=1):
+    """Autoregression with unit variance: the ESS is about n (1 - rho) / (1 + rho)."""
+    e = white(chains, draws, seed)
+    u = e.copy()
+    for t in range(1, draws):
+        u[:, t] = rho * u[:, t - 1] + np.sqrt(1 - rho**2) * e[:, t]
+    return u
+
+
+def kinds(trace):
+    return [finding.kind for finding in check(trace)]
+
+
+def test_summary_agrees_with_numpy_and_with_arviz_on_its_own_container():
+    trace = make_trace(slow(0.3))
+    table = summary(trace)
+    assert list(table.columns) == COLUMNS
+    assert list(table.index) == NAMES
+    pooled = trace.draws.reshape(-1, 3)
+    np.testing.assert_allclose(table["mean"], pooled.mean(axis=0))
+    np.testing.assert_allclose(table["sd"], pooled.std(axis=0, ddof=1))
+    np.testing.assert_allclose(table[["q5", "median", "q95"]].T, np.quantile(pooled, [0.05, 0.5, 0.95], axis=0))
+
+    az = _arviz.import_arviz()
+    data = {name: trace.draws[:, :, j] for j, name in enumerate(NAMES)}
+    tree = az.from_dict({"posterior": data}) if _arviz.major() >= 1 else az.from_dict(posterior=data)
+    reference = {
+        "r_hat": az.rhat(tree, method="rank"),
+        "ess_bulk": az.ess(tree, method="bulk"),
+        "ess_tail": az.ess(tree, method="tail", prob=(0.05, 0.95)),
+        "mcse_mean": az.mcse(tree, method="mean"),
+    }
+    for column, found in reference.items():
+        found = found["posterior"] if "posterior" in getattr(found, "children", {}) else found  # noqa: PLW2901
+        np.testing.assert_allclose(table[column], [float(found[name]) for name in NAMES], err_msg=column)
+
+
+def test_bulk_and_tail_are_not_swapped():
+    """A chain whose spread, not its centre, drifts slowly: good in the bulk, bad in the tails."""
+    u = white() * np.exp(1.5 * slow(0.995, seed=2))
+    table = summary(make_trace(u))
+    assert (table["ess_bulk"] > 3 * table["ess_tail"]).all()
+
+
+def test_summary_selects_parameters():
+    trace = make_trace(white())
+    assert list(summary(trace, "length_scale").index) == NAMES[1:]
+    assert list(summary(trace, ["length_scale[RW]", "variance"]).index) == ["variance", "length_scale[RW]"]
+    with pytest.raises(InvalidInput, match=r"got \['scale'\].*length_scale\[FL\]"):
+        summary(trace, ["variance", "scale"])
+
+
+@pytest.mark.parametrize(("chains", "draws"), [(1, 200), (1, 4), (2, 3), (4, 1), (2, 0)])
+def test_short_and_single_chains_are_nan_and_quiet(chains, draws, caplog):
+    trace = make_trace(white(chains, draws))
+    with caplog.at_level(logging.INFO):
+        table = summary(trace)  # warnings are errors in this suite
+        values = bfmi(trace)
+    assert caplog.records == []
+    assert table.shape == (3, len(COLUMNS))
+    assert table["r_hat"].isna().all()
+    assert values.shape == (chains,)
+    enough = draws >= 4
+    assert table["ess_bulk"].notna().all() == enough
+    assert np.isfinite(values).all() == enough
+    assert table["mean"].notna().all() == (draws > 0)
+    assert "r_hat" not in kinds(trace)
+
+
+def test_bfmi_is_the_ratio_of_its_definition():
+    energy = np.cumsum(np.random.default_rng(5).normal(size=(4, 500)), axis=1)
+    expected = np.square(np.diff(energy, axis=1)).mean(axis=1) / energy.var(axis=1, ddof=1)
+    np.testing.assert_allclose(bfmi(make_trace(white(), energy=energy)), expected)
+
+
+def test_a_healthy_run_has_no_findings_and_no_warning():
+    trace = make_trace(white())
+    assert check(trace) == []
+    assert warn(trace) == []
+
+
+def test_chains_that_disagree():
+    u = white()
+    u[2, :, 1] += 1.0
+    u[3, :, 0] += 0.5
+    (finding,) = [f for f in check(make_trace(u)) if f.kind == "r_hat"]
+    value = summary(make_trace(u)).loc["length_scale[FL]", "r_hat"]
+    assert value > 1.05
+    for part in (f"{value:.3f} for 'length_scale[FL]'", "2 of 3", "tune=50, draws=500", "standardise", "prior"):
+        assert part in finding.message
+
+
+def test_low_effective_sample_size_names_the_worst_and_the_draws_needed():
+    u = slow(0.8)
+    u[:, :, 2] = slow(0.97, seed=4)[:, :, 2]
+    trace = make_trace(u)
+    (finding,) = [f for f in check(trace) if f.kind == "ess"]
+    table = summary(trace).loc["length_scale[RW]"]
+    lowest = min(table["ess_bulk"], table["ess_tail"])
+    assert f"is {lowest:.0f} for 'length_scale[RW]'" in finding.message
+    needed = int(finding.message.split("draws=")[1].split()[0])
+    assert 500 * 400 / lowest <= needed < 500 * 400 / lowest + 100
+    assert "n_steps" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"acceptance_rate": np.full((4, 500), 0.2)}, "a smaller HMC(step_size=...)"),
+        ({"sampler": "metropolis"}, "sampler='hmc'"),
+    ],
+)
+def test_the_remedy_for_a_low_sample_size_follows_the_cause(changes, words):
+    (finding,) = [f for f in check(make_trace(slow(0.97), **changes)) if f.kind == "ess"]
+    assert words in finding.message
+
+
+@pytest.mark.parametrize(("draws", "words"), [(50, "the run is short"), (3, "too few")])
+def test_a_run_of_few_draws_is_told_so(draws, words):
+    (finding,) = check(make_trace(white(1, draws)))
+    assert finding.kind == "ess"
+    assert words in finding.message
+    assert "draws=" in finding.message
+
+
+def test_divergences_are_counted():
+    diverging = np.zeros((4, 500), dtype=bool)
+    diverging[1, :5] = True
+    (finding,) = check(make_trace(white(), diverging=diverging))
+    assert finding.kind == "divergences"
+    assert "5 of 2000 draws diverged (0.2%)" in finding.message
+    assert "HMC(step_size=...)" in finding.message
+    assert "target_accept" in finding.message
+
+
+def test_low_bfmi_is_reported_for_hmc_and_not_for_metropolis():
+    energy = np.random.default_rng(0).normal(size=(4, 500))
+    energy[3] = np.cumsum(energy[3])
+    (finding,) = check(make_trace(white(), energy=energy))
+    assert finding.kind == "bfmi"
+    assert "1 of 4 chains" in finding.message
+    trace = make_trace(white(), energy=energy, sampler="metropolis")
+    assert check(trace) == []
+    assert np.isnan(bfmi(trace)).all()
+
+
+def test_a_chain_that_never_moved():
+    """Its R-hat is infinite or NaN and arviz gives a constant an ESS of n, so it needs a finding of its own."""
+    u = white()
+    u[1] = u[1, 0]
+    assert kinds(make_trace(u))[:2] == ["stuck", "r_hat"]
+    everywhere = make_trace(np.broadcast_to(u[:1, :1], u.shape).copy(), energy=np.zeros((4, 500)))
+    (finding,) = check(everywhere)
+    assert finding.kind == "stuck"
+    assert "4 of 4 chains" in finding.message
+
+
+def test_findings_come_as_one_warning_per_category_at_the_callers_line():
+    counts = np.zeros((4, 500), dtype=int)
+    counts[0, :2] = 3
+    diverging = counts > 0
+    trace = make_trace(slow(0.97), diverging=diverging, not_converged=counts, not_positive_definite=counts)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        findings = warn(trace)
+    assert [w.category for w in caught] == [ConvergenceWarning, ApproximationWarning]
+    assert all(w.filename == __file__ for w in caught)
+    convergence, solver = (str(w.message) for w in caught)
+    for finding in findings:
+        text = solver if finding.kind in ("not_converged", "not_positive_definite") else convergence
+        assert finding.message in text
+    assert "in 6 evaluations, within 2 of 2000 kept draws" in solver
+    assert "duplicate rows" in solver
+    assert "diverged" not in solver
+
+
+def test_a_run_without_trouble_in_the_solver_has_no_approximation_warning():
+    with pytest.warns(ConvergenceWarning) as caught:
+        warn(make_trace(slow(0.97)))
+    assert [w.category for w in caught] == [ConvergenceWarning]
+
+
+def test_findings_look_at_kept_draws_only():
+    trace = make_trace(white())
+    warmup = {name: values + values.dtype.type(1) for name, values in trace.warmup_stats.items()}
+    assert check(dataclasses.replace(trace, warmup_stats=warmup)) == []
+
+
+def test_the_daily_notice_of_arviz_stays_quiet(tmp_path):
+    """arviz 0.23 gives it once a day, by a stamp in the user's cache: an empty cache makes it due."""
+    code = "from hmcgp import _arviz; _arviz.import_arviz()"
+    command = [sys.executable, "-W", "error::FutureWarning", "-c", code]
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "MPLCONFIGDIR": str(tmp_path)}
+    assert subprocess.run(command, env=environment, check=False).returncode == 0
+
+
+def test_arviz_is_imported_only_when_needed():
+    code = "import sys, hmcgp.diagnostics, hmcgp.export; sys.exit(any(m.startswith('arviz') for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

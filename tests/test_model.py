@@ -1,0 +1,177 @@
+import pickle
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from checks import check_gradient, classification_problem
+
+from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
+from hmcgp.evidence import Laplace
+from hmcgp.kernels import Constant, Linear, SquaredExponential, White
+from hmcgp.likelihoods import Logistic, Probit
+from hmcgp.model import Model
+from hmcgp.priors import Beta, Gamma, HalfCauchy, HalfNormal, InverseGamma, LogNormal
+from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
+
+X, Y, _ = classification_problem(30, 3, seed=7)
+FRAME = pd.DataFrame(X, columns=["FL", "RW", "CL"])
+
+
+KERNELS = [
+    None,
+    SquaredExponential(LogNormal(-3, 3), LogNormal(1.5, 1.5), ard=True),
+    SquaredExponential(HalfNormal(2.0), InverseGamma(3.0, 2.0)),
+    SquaredExponential(HalfCauchy(1.0), 2.0) + Linear(Gamma(2.0, 1.0), ard=True) + White(0.1),
+    Beta(2.0, 2.0) * SquaredExponential(3.0, ard=True).on(["RW", "CL"]) + Constant(1.0),
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
+def test_gradient_of_the_log_density(kernel, likelihood):
+    model = Model(FRAME, Y, kernel=kernel, likelihood=likelihood)
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        check_gradient(model.logdensity_and_grad, 0.7 * rng.normal(size=model.n_dim), rtol=1e-5, atol=1e-6)
+
+
+def test_log_density_is_evidence_plus_prior_plus_jacobian():
+    model = Model(FRAME, Y, kernel=SquaredExponential(LogNormal(-3, 3), Gamma(2.0, 1.0)))
+    theta = np.array([0.7, 1.3])
+    log_z, _ = model.log_evidence(theta)
+    expected = log_z + LogNormal(-3, 3).logpdf(theta[:1]) + Gamma(2.0, 1.0).logpdf(theta[1:]) + np.log(theta).sum()
+    np.testing.assert_allclose(model.logdensity_and_grad(np.log(theta))[0], expected.item(), rtol=1e-13)
+
+
+def test_names_follow_the_columns():
+    assert Model(FRAME, Y).names == ["variance", "length_scale[FL]", "length_scale[RW]", "length_scale[CL]"]
+    assert Model(X, Y).names[1] == "length_scale[x0]"
+    mixed = Model(FRAME, Y, kernel=SquaredExponential(1.0, ard=True).on("RW") + Linear())
+    assert mixed.names == ["length_scale[RW]", "right.variance"]
+
+
+def test_coordinates_go_there_and_back():
+    model = Model(FRAME, Y, kernel=KERNELS[4])
+    u = np.array([0.3, -1.2, 2.0])
+    np.testing.assert_allclose(model.unconstrain(model.constrain(u)), u, rtol=1e-12)
+
+
+def test_theta_by_name():
+    model = Model(FRAME, Y)
+    expected = model.unconstrain(np.array([2.0, 1.0, 1.0, 5.0]))
+    np.testing.assert_array_equal(model.unconstrain({"variance": 2.0, "length_scale": [1.0, 1.0, 5.0]}), expected)
+    np.testing.assert_array_equal(
+        model.unconstrain({"variance": 2.0, "length_scale": 1.0, "length_scale[CL]": 5.0}), expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("theta", "message"),
+    [
+        ({"variance": 1.0}, "gives no value for"),
+        ({"variance": 1.0, "lengthscale": 1.0}, "names \\['lengthscale'\\]"),
+        (np.ones(3), "must have shape \\(4,\\)"),
+        (np.array([-1.0, 1.0, 1.0, 1.0]), "must be positive|outside the support|inside"),
+    ],
+)
+def test_wrong_theta_is_explained(theta, message):
+    with pytest.raises(InvalidInput, match=message):
+        Model(FRAME, Y).unconstrain(theta)
+
+
+def test_initial_is_a_draw_from_the_prior():
+    model = Model(FRAME, Y, kernel=SquaredExponential(LogNormal(-3, 3), LogNormal(1.5, 1.5), ard=True))
+    rng = np.random.default_rng(2)
+    u = np.array([model.initial(rng) for _ in range(4000)])
+    standard_error = np.array([3.0, 1.5, 1.5, 1.5]) / np.sqrt(4000)
+    assert (np.abs(u.mean(axis=0) - [-3.0, 1.5, 1.5, 1.5]) < 4.0 * standard_error).all()
+
+
+@dataclass(frozen=True)
+class Failing(Laplace):
+    error: type[Exception] = NotConverged
+    supports: ClassVar = (Logistic,)
+
+    def __call__(self, *args, **kwargs):
+        raise self.error("no")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(NotConverged, NOT_CONVERGED), (NotPositiveDefinite, NOT_POSITIVE_DEFINITE)]
+)
+def test_numerical_trouble_becomes_minus_infinity_and_a_code(error, code):
+    carry = (np.ones(30),)
+    e = Model(FRAME, Y, evidence=Failing(error=error)).evaluate(np.zeros(4), carry)
+    assert (e.logdensity, e.failure) == (-np.inf, code)
+    assert (e.grad == 0.0).all()
+    assert e.carry is carry
+
+
+def test_a_bug_is_not_swallowed():
+    with pytest.raises(KeyError):
+        Model(FRAME, Y, evidence=Failing(error=KeyError)).evaluate(np.zeros(4))
+
+
+@pytest.mark.parametrize("u", [-1e4, -701.0, -300.0, 300.0, 699.0, 1e300, np.inf, np.nan])
+def test_extreme_coordinates_never_give_nan(u):
+    model = Model(FRAME, Y)
+    for direction in np.eye(4):
+        position = np.where(direction == 1.0, u, 0.0)
+        value, grad = model.logdensity_and_grad(position)
+        assert np.isfinite(value) or (value == -np.inf and (grad == 0.0).all())
+        assert np.isfinite(grad).all()
+
+
+def test_the_carry_changes_the_work_and_not_the_answer():
+    model = Model(FRAME, Y)
+    u = np.array([1.0, 0.5, 0.2, 1.0])
+    carry = None
+    for step in range(4):
+        warm = model.evaluate(u + 0.05 * step, carry)
+        carry = warm.carry
+    cold = model.evaluate(u + 0.15)
+    assert warm.solver_iterations < cold.solver_iterations
+    np.testing.assert_allclose(warm.logdensity, cold.logdensity, rtol=1e-12)
+    np.testing.assert_allclose(warm.grad, cold.grad, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"likelihood": "softmax"}, r"'likelihood' must be one of \['logistic', 'probit'\]"),
+        ({"evidence": "laplac"}, r"'evidence' must be one of \['laplace'\]"),
+        ({"likelihood": Failing()}, "'likelihood' must be"),
+        ({"evidence": Logistic()}, "'evidence' must be"),
+        ({"likelihood": Probit(), "evidence": Failing()}, "Failing cannot integrate Probit. Pairs that fit: Laplace"),
+        ({"kernel": "rbf"}, "'kernel' must be a hmcgp kernel"),
+        ({"kernel": SquaredExponential(1.0, 1.0)}, "every parameter of 'kernel' is a fixed number"),
+        ({"kernel": SquaredExponential("wide")}, "must be a number .* or a prior"),
+        ({"kernel": SquaredExponential().on("BD")}, "'BD', which is not among the inputs: FL, RW, CL"),
+    ],
+)
+def test_bad_settings_are_explained(change, message):
+    with pytest.raises(InvalidInput, match=message):
+        Model(FRAME, Y, **change)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (X[:, 0], Y, r"'X' must have shape \(n, d\)"),
+        (X, Y[:-1], "one label per row"),
+        (X, (Y + 1) / 2, "labels -1 and \\+1"),
+        (X, np.ones(30), "labels -1 and \\+1"),
+        (np.where(X > 2, np.nan, X) * np.inf, Y, "NaN or infinite"),
+    ],
+)
+def test_bad_data_are_explained(X, y, message):
+    with np.errstate(invalid="ignore"), pytest.raises(InvalidInput, match=message):
+        Model(X, y)
+
+
+def test_a_model_pickles():
+    model = Model(FRAME, Y)
+    u = np.zeros(4)
+    assert pickle.loads(pickle.dumps(model)).logdensity_and_grad(u)[0] == model.logdensity_and_grad(u)[0]
