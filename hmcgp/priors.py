@@ -93,6 +93,23 @@ class Prior(ABC):
         x = np.clip(self._sample(rng, size), np.nextafter(lower, upper), np.nextafter(upper, lower))
         return float(x) if size is None else np.asarray(x)
 
+    def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
+        """Log density of u where x = T(u) follows this prior, and its derivative, elementwise.
+
+        Parameters
+        ----------
+        u : ndarray
+            Unconstrained values, of any shape.
+
+        Returns
+        -------
+        log_density, derivative : ndarrays
+            log p(T(u)) + log |dx/du| and its derivative with respect to u, of the shape of `u`.
+        """
+        t = self._transform
+        x = t.constrain(u)
+        return self.logpdf(x) + t.log_jacobian(u), self.dlogpdf(x) * t.dconstrain(u) + t.dlog_jacobian(u)
+
     def _where_inside(self, formula: Any, x: Array, otherwise: float) -> Array:
         x = np.asarray(x, dtype=float)
         lower, upper = self._support
@@ -145,6 +162,11 @@ class LogNormal(Prior):
     mu: float
     sigma: float
     _signed = ("mu",)
+
+    def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
+        """Log density of u = log x, which is normal, and its derivative (see `Prior.logpdf_unconstrained`)."""
+        z = (u - self.mu) / self.sigma
+        return -0.5 * z * z - (math.log(self.sigma) + _HALF_LOG_2PI), -z / self.sigma
 
     def _logpdf(self, x: Array) -> Array:
         log_x = np.log(x)

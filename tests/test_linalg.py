@@ -4,7 +4,7 @@ import pytest
 from hmcgp import linalg
 
 
-@pytest.fixture(params=[1, 3, 64, 65, 150])
+@pytest.fixture(params=[1, 3, 28, 29, 64, 65, 111, 150, 227])
 def spd(request):
     rng = np.random.default_rng(request.param)
     A = rng.normal(size=(request.param, request.param + 5))

@@ -214,3 +214,26 @@ def test_default_length_scale_grows_with_the_square_root_of_the_inputs():
     assert math.exp(many.mu - one.mu) == pytest.approx(7.0, rel=1e-12)
     assert many.sigma == one.sigma
     assert default_prior("variance", 1) == default_prior("variance", 49)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        Normal(1.0, 2.0),
+        LogNormal(-3.0, 3.0),
+        Gamma(2.0, 0.5),
+        InverseGamma(3.0, 2.0),
+        HalfNormal(2.0),
+        HalfCauchy(1.5),
+        Beta(2.0, 3.0),
+    ],
+    ids=repr,
+)
+def test_unconstrained_density_is_density_and_jacobian(prior):
+    u = np.linspace(-4.0, 4.0, 41)
+    value, slope = prior.logpdf_unconstrained(u)
+    expected = prior.logpdf(prior.transform.constrain(u)) + prior.transform.log_jacobian(u)
+    np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-12)
+    h = 1e-5
+    numeric = (prior.logpdf_unconstrained(u + h)[0] - prior.logpdf_unconstrained(u - h)[0]) / (2.0 * h)
+    np.testing.assert_allclose(slope, numeric, rtol=1e-7, atol=1e-7)

@@ -34,6 +34,7 @@ CONVERGED, NOT_POSITIVE_DEFINITE, NOT_CONVERGED = 0, 1, 2
 
 _EPS = 2.2e-16
 _HALVINGS = 40
+_CACHED = 1200
 
 
 class Iterate(NamedTuple):
@@ -51,6 +52,20 @@ class Iterate(NamedTuple):
     df: Array
     alpha_try: Array
     f_try: Array
+    last_dalpha: Array  # direction of the chord step before
+    last_df: Array
+    moved_alpha: Array  # where that step really led
+    moved_f: Array
+
+
+ROWS = len(Iterate._fields)
+ALPHA, F, ROOT_W = 0, 1, 6  # rows of an iterate as one array, the form in which it leaves compiled code cheaply
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _iterate(a: Array) -> Iterate:
+    """The rows of an array of shape (ROWS, n), by name."""
+    return Iterate(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -119,23 +134,57 @@ def _tolerance(tol: float, scale: float, v: Iterate) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _bound(v: Iterate) -> float:
+    """√Σ r²/W, never below the decrement since (K⁻¹ + W)⁻¹ <= W⁻¹: convergence seen without solving for it."""
+    total = 0.0
+    for i in range(v.f.shape[0]):
+        r = v.g[i] - v.alpha[i]
+        total += r * r / v.w[i]  # inf or NaN where w underflows: then the decrement itself decides
+    return math.sqrt(total)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _accelerate(v: Iterate, first: bool) -> None:
+    """Turn a chord direction δ into s = δ - θ(moved + δ - δ_last), θ = <δ, δ - δ_last>/|δ - δ_last|².
+
+    Chord steps shrink mostly along one eigenvector; the secant (Anderson's method with one step of memory) removes it.
+    """
+    dot, square = 0.0, 0.0
+    for i in range(v.f.shape[0]):
+        change = v.df[i] - v.last_df[i]
+        dot += v.df[i] * change
+        square += change * change
+    theta = 0.0 if first or square == 0.0 else dot / square
+    for i in range(v.f.shape[0]):
+        step_alpha = v.dalpha[i] - theta * (v.moved_alpha[i] + v.dalpha[i] - v.last_dalpha[i])
+        step_f = v.df[i] - theta * (v.moved_f[i] + v.df[i] - v.last_df[i])
+        v.last_dalpha[i], v.last_df[i] = v.dalpha[i], v.df[i]
+        v.dalpha[i], v.df[i] = step_alpha, step_f
+        v.moved_alpha[i], v.moved_f[i] = step_alpha, step_f
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _chords(
     K: Array, y: Array, kind: int, L: Array, v: Iterate, psi: float, decrement: float, scale: float, tol: float
 ) -> float:
-    """Steps with an old factor, while they converge faster than a new one would pay; returns Ψ."""
-    # what a factorisation costs, with the two steps that follow it: measured, in steps
-    patience = 2.0 + K.shape[0] / 35.0
-    while True:
+    """Steps with an old factor, until converged or a new factor would pay; returns Ψ."""
+    # what a factorisation costs, in steps (measured: while K and L fit into the cache, and beyond), and two that follow it
+    n = K.shape[0]
+    patience = 2.0 + (n / 35.0 if n < _CACHED else n / 170.0)
+    first = True
+    while not _bound(v) <= _tolerance(tol, scale, v):
         last, decrement = decrement, _direction(K, L, v)
-        target = _tolerance(tol, scale, v)
+        _accelerate(v, first)
+        first = False
         moved, psi = _ascend(y, kind, v, psi, scale, 0)
+        target = _tolerance(tol, scale, v)
         if not moved or decrement <= target:
             return psi
         if last < np.inf:
             rate = decrement / last  # convergence is linear
-            ahead = decrement * rate
-            if rate >= 1.0 or ahead <= 0.1 * target or math.log(target / ahead) < patience * math.log(rate):
+            if rate >= 1.0 or math.log(target / decrement) < (patience + 1.0) * math.log(rate):
                 return psi
+    return psi
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -160,18 +209,22 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, v: Iterate) -> float:
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_mode(
     K: Array, y: Array, kind: int, start: Array, warm: bool, L: Array, tol: float, max_iter: int
-) -> tuple[int, int, float, float, Iterate]:
+) -> tuple[int, int, float, float, Array]:
     """Find the mode (from `start` if warm, else from 0) and leave in L the factor of B there.
 
     Returns
     -------
-    status, n_factor, decrement, psi : int, int, float, float
-    v : Iterate
-        At the mode.
+    status, n_factor : int
+    residual : float
+        Newton's decrement at the mode, or a bound on it.
+    log_z : float
+        Log evidence, where the status is CONVERGED.
+    a : ndarray of shape (ROWS, n)
+        The iterate at the mode.
     """
     n = y.shape[0]
-    a = np.zeros((12, n))
-    v = Iterate(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11])
+    a = np.zeros((ROWS, n))
+    v = _iterate(a)
     scale = 0.0  # largest prior variance
     for i in range(n):
         scale = max(scale, K[i, i])
@@ -180,22 +233,25 @@ def find_mode(
     psi, decrement = _psi(y, kind, v.alpha, v.f, v), np.inf
     for n_factor in range(1, max_iter + 1):
         if not _factor(K, v, L):
-            return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, v
+            return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, a
         if warm and n_factor == 1:
             psi = _warm_step(K, y, kind, L, v)
         else:
-            decrement = _direction(K, L, v)
-            if decrement <= _tolerance(tol, scale, v):
-                return CONVERGED, n_factor, decrement, psi, v
+            target = _tolerance(tol, scale, v)
+            decrement = _bound(v)
+            if not decrement <= target:
+                decrement = _direction(K, L, v)
+            if decrement <= target:
+                return CONVERGED, n_factor, decrement, psi - 0.5 * _log_determinant(L), a
             moved, psi = _ascend(y, kind, v, psi, scale, _HALVINGS)
             if not moved:
-                return NOT_CONVERGED, n_factor, decrement, psi, v
+                return NOT_CONVERGED, n_factor, decrement, psi, a
         psi = _chords(K, y, kind, L, v, psi, decrement, scale, tol)
-    return NOT_CONVERGED, max_iter, decrement, psi, v
+    return NOT_CONVERGED, max_iter, decrement, psi, a
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def log_determinant(L: Array) -> float:
+def _log_determinant(L: Array) -> float:
     """Log |B| from its Cholesky factor."""
     total = 0.0
     for i in range(L.shape[0]):
@@ -204,9 +260,10 @@ def log_determinant(L: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def gradient_inplace(K: Array, L: Array, v: Iterate) -> None:
+def gradient_inplace(K: Array, L: Array, a: Array) -> None:
     """Overwrite the factor L by G = ½(αα' - R + ug' + gu'), where α = g at the mode."""
     n = K.shape[0]
+    v = _iterate(a)
     g, root_w = v.g, v.root_w
     inverse_from_cholesky_inplace(L)  # B⁻¹
     c, t, u = np.empty(n), np.empty(n), np.empty(n)

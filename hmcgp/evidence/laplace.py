@@ -93,7 +93,7 @@ class Laplace:
             `n_iter` is the number of Newton iterations, one factorisation less than were made.
         """
         L = np.empty_like(K)
-        status, n_factor, residual, psi, v = core.find_mode(
+        status, n_factor, residual, log_z, a = core.find_mode(
             K, y, likelihood.kind, y if start is None else start, start is not None, L, self.tol, self.max_iter
         )
         if status == core.NOT_POSITIVE_DEFINITE:
@@ -106,8 +106,7 @@ class Laplace:
                 f"Laplace: decrement {residual:.1e} > tol {self.tol:.1e} after {n_factor} factorisations; "
                 "raise max_iter, or keep the prior variance below 1e8."
             )
-        log_z = psi - 0.5 * core.log_determinant(L)
         if gradient:
-            core.gradient_inplace(K, L, v)
-        posterior = LaplacePosterior(v.f.copy(), v.alpha.copy(), v.root_w.copy(), None if gradient else L)
+            core.gradient_inplace(K, L, a)
+        posterior = LaplacePosterior(a[core.F], a[core.ALPHA], a[core.ROOT_W], None if gradient else L)
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

@@ -26,13 +26,13 @@ def scaled_transpose(X: Array, length_scale: Array) -> Array:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _row(z: Array, Z: Array, m: int, variance: float, work: Array, out: Array) -> None:
-    """Row variance * exp(-½|z - z_j|²) for the first m columns z_j of Z."""
+def _row(Z: Array, i: int, Z2: Array, m: int, variance: float, work: Array, out: Array) -> None:
+    """Row variance * exp(-½|z_i - z_j|²) of column i of Z and the first m columns of Z2."""
     for j in range(m):
         work[j] = 0.0
     for k in range(Z.shape[0]):
-        a = z[k]
-        b = Z[k]
+        a = Z[k, i]
+        b = Z2[k]
         for j in range(m):
             work[j] -= 0.5 * (a - b[j]) * (a - b[j])
     exp_nonpositive(work[:m], out[:m], variance)
@@ -44,7 +44,7 @@ def covariance(Z: Array, variance: float) -> Array:
     n = Z.shape[1]
     K, work = np.empty((n, n)), np.empty(n)
     for i in range(n):
-        _row(Z[:, i].copy(), Z, i, variance, work, K[i])
+        _row(Z, i, Z, i, variance, work, K[i])
         K[i, i] = variance
     mirror_lower(K)
     return K
@@ -56,7 +56,7 @@ def cross_covariance(Z: Array, Z2: Array, variance: float) -> Array:
     n, m = Z.shape[1], Z2.shape[1]
     K, work = np.empty((n, m)), np.empty(m)
     for i in range(n):
-        _row(Z[:, i].copy(), Z2, m, variance, work, K[i])
+        _row(Z, i, Z2, m, variance, work, K[i])
     return K
 
 

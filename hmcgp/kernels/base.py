@@ -24,6 +24,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
@@ -44,6 +45,7 @@ class Parameter(NamedTuple):
     labels: tuple[str, ...] | None  # names of the inputs of a per-input parameter
     value: Value
     role: str  # "variance", "length_scale": selects the default prior
+    n_inputs: int = 1  # that its kernel sees
 
     @property
     def is_free(self) -> bool:
@@ -145,8 +147,8 @@ class Kernel(ABC):
         """The kernels this one is made of, by the name of their role in it."""
         return {}
 
-    def _own_fields(self) -> list[Any]:
-        return [f for f in fields(self) if "role" in f.metadata]
+    def _own_fields(self) -> tuple[Any, ...]:
+        return _parameter_fields(type(self))
 
     def _own_parameters(self, inputs: Sequence[str]) -> list[Parameter]:
         """Parameters of this kernel itself, without those of its children."""
@@ -161,7 +163,9 @@ class Kernel(ABC):
                     f"({', '.join(inputs)}). Give one number, or one per input."
                 )
             labels = tuple(inputs) if per_input else None
-            found.append(Parameter(f.name, len(inputs) if per_input else 1, labels, value, f.metadata["role"]))
+            found.append(
+                Parameter(f.name, len(inputs) if per_input else 1, labels, value, f.metadata["role"], len(inputs))
+            )
         return found
 
     def _tree(self, inputs: Sequence[str], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Parameter]]:
@@ -226,7 +230,12 @@ class Kernel(ABC):
         return new
 
     def _child_fields(self) -> dict[str, Kernel]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Kernel)}
+        return {name: value for name, value in self.__dict__.items() if isinstance(value, Kernel)}
+
+
+@cache
+def _parameter_fields(kernel_class: type[Kernel]) -> tuple[Any, ...]:
+    return tuple(f for f in fields(kernel_class) if "role" in f.metadata)
 
 
 def bound_value(kernel: Kernel, name: str) -> Any:

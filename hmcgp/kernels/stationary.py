@@ -44,8 +44,12 @@ class SquaredExponential(Kernel):
         def pullback(G: Array) -> Array:
             # ∂K/∂variance = K/variance,  ∂K/∂ℓ_k = K (z_k - z'_k)²/ℓ_k
             total, squares = core.pull_back(G, K, Z)
-            d_length_scale = squares if np.ndim(length_scale) == 1 else squares.sum(keepdims=True)
-            return np.concatenate(([total / variance], d_length_scale / length_scale))
+            if np.ndim(length_scale) == 0:
+                return np.array([total / variance, squares.sum() / length_scale])
+            grad = np.empty(1 + len(squares))
+            grad[0] = total / variance
+            grad[1:] = squares / length_scale
+            return grad
 
         return K, pullback
 
