@@ -15,7 +15,6 @@ A factorisation of B costs n³/3, a step with a factor at hand 4n².  So each fa
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -36,53 +35,66 @@ _EPS = 2.2e-16
 _HALVINGS = 40
 _CACHED = 1200
 
-
-class Iterate(NamedTuple):
-    """Where the iteration stands, and its work space; every array has shape (n,)."""
-
-    alpha: Array
-    f: Array  # K alpha
-    log_p: Array
-    g: Array
-    w: Array
-    ratio: Array  # third derivative of log p, divided by w
-    root_w: Array  # of the factor at hand
-    residual: Array  # r
-    dalpha: Array
-    df: Array
-    alpha_try: Array
-    f_try: Array
-    last_dalpha: Array  # direction of the chord step before
-    last_df: Array
-    moved_alpha: Array  # where that step really led
-    moved_f: Array
+# An iterate, with its work space, is one array `a` of shape (ROWS, n); its rows are
+ALPHA, F = 0, 1  # α and f = Kα
+LOG_P, G, W, RATIO = 2, 3, 4, 5  # the likelihood's terms at f (RATIO: third derivative divided by W)
+ROOT_W = 6  # √W of the factor at hand
+R, D_ALPHA, D_F = 7, 8, 9  # gradient of Ψ, and the step
+TRY_ALPHA, TRY_F = 10, 11
+LAST_D_ALPHA, LAST_D_F = 12, 13  # direction of the chord step before,
+MOVED_ALPHA, MOVED_F = 14, 15  # and where it led
+ROWS = 16
+# (a tuple of arrays would read better, and takes three times as long to compile)
 
 
-ROWS = len(Iterate._fields)
-ALPHA, F, ROOT_W = 0, 1, 6  # rows of an iterate as one array, the form in which it leaves compiled code cheaply
+# Plain loops where numpy has an expression: its slices and reductions take long to compile.
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _iterate(a: Array) -> Iterate:
-    """The rows of an array of shape (ROWS, n), by name."""
-    return Iterate(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15])
+def _fill(x: Array, value: float) -> None:
+    for i in range(x.shape[0]):
+        x[i] = value
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _psi(y: Array, kind: int, alpha: Array, f: Array, v: Iterate) -> float:
-    """Ψ at (alpha, f), leaving the likelihood's terms there in v."""
-    return likelihood_terms(kind, y, f, v.log_p, v.g, v.w, v.ratio) - 0.5 * np.dot(alpha, f)
+def _copy(x: Array, out: Array) -> None:
+    for i in range(x.shape[0]):
+        out[i] = x[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _factor(K: Array, v: Iterate, L: Array) -> bool:
+def _size(x: Array) -> float:
+    """Σ |x_i|."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += abs(x[i])
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _dot(x: Array, y: Array) -> float:
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * y[i]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _psi(y: Array, kind: int, alpha: Array, f: Array, a: Array) -> float:
+    """Ψ at (alpha, f), leaving the likelihood's terms there in a."""
+    return likelihood_terms(kind, y, f, a[LOG_P], a[G], a[W], a[RATIO]) - 0.5 * _dot(alpha, f)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _factor(K: Array, a: Array, L: Array) -> bool:
     """Lower Cholesky factor of B = I + √W K √W at the current W."""
     n = K.shape[0]
+    root_w = a[ROOT_W]
     for i in range(n):
-        v.root_w[i] = math.sqrt(v.w[i])
+        root_w[i] = math.sqrt(a[W, i])
     for i in range(n):
         for j in range(i + 1):
-            L[i, j] = v.root_w[i] * K[i, j] * v.root_w[j]
+            L[i, j] = root_w[i] * K[i, j] * root_w[j]
         L[i, i] += 1.0
     return cholesky_inplace(L)
 
@@ -100,84 +112,84 @@ def _solve(K: Array, L: Array, root_w: Array, r: Array, dalpha: Array, df: Array
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _direction(K: Array, L: Array, v: Iterate) -> float:
+def _direction(K: Array, L: Array, a: Array) -> float:
     """Newton direction at the current iterate; returns the decrement."""
-    for i in range(v.f.shape[0]):
-        v.residual[i] = v.g[i] - v.alpha[i]
-    _solve(K, L, v.root_w, v.residual, v.dalpha, v.df)
-    return math.sqrt(max(np.dot(v.residual, v.df), 0.0))
+    for i in range(a.shape[1]):
+        a[R, i] = a[G, i] - a[ALPHA, i]
+    _solve(K, L, a[ROOT_W], a[R], a[D_ALPHA], a[D_F])
+    return math.sqrt(max(_dot(a[R], a[D_F]), 0.0))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _ascend(y: Array, kind: int, v: Iterate, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
+def _ascend(y: Array, kind: int, a: Array, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
     """Take the step, halved while Ψ falls by more than rounding; on failure the iterate stays as it was."""
-    size = np.sum(np.abs(v.alpha))
+    size = _size(a[ALPHA])
     slack = 1e-13 * abs(psi) + 4.0 * _EPS * scale * size * size  # rounding of α'Kα
     step = 1.0
     for _ in range(halvings + 1):
-        for i in range(v.f.shape[0]):
-            v.alpha_try[i] = v.alpha[i] + step * v.dalpha[i]
-            v.f_try[i] = v.f[i] + step * v.df[i]
-        psi_try = _psi(y, kind, v.alpha_try, v.f_try, v)
+        for i in range(a.shape[1]):
+            a[TRY_ALPHA, i] = a[ALPHA, i] + step * a[D_ALPHA, i]
+            a[TRY_F, i] = a[F, i] + step * a[D_F, i]
+        psi_try = _psi(y, kind, a[TRY_ALPHA], a[TRY_F], a)
         if psi_try >= psi - slack:
-            v.alpha[:] = v.alpha_try
-            v.f[:] = v.f_try
+            _copy(a[TRY_ALPHA], a[ALPHA])
+            _copy(a[TRY_F], a[F])
             return True, psi_try
         step *= 0.5
-    return False, _psi(y, kind, v.alpha, v.f, v)
+    return False, _psi(y, kind, a[ALPHA], a[F], a)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _tolerance(tol: float, scale: float, v: Iterate) -> float:
+def _tolerance(tol: float, scale: float, a: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √ΣW."""
-    return max(tol, _EPS * scale * np.sum(np.abs(v.alpha)) * math.sqrt(np.sum(v.w)))
+    return max(tol, _EPS * scale * _size(a[ALPHA]) * math.sqrt(_size(a[W])))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _bound(v: Iterate) -> float:
+def _bound(a: Array) -> float:
     """√Σ r²/W, never below the decrement since (K⁻¹ + W)⁻¹ <= W⁻¹: convergence seen without solving for it."""
     total = 0.0
-    for i in range(v.f.shape[0]):
-        r = v.g[i] - v.alpha[i]
-        total += r * r / v.w[i]  # inf or NaN where w underflows: then the decrement itself decides
+    for i in range(a.shape[1]):
+        r = a[G, i] - a[ALPHA, i]
+        total += r * r / a[W, i]  # inf or NaN where w underflows: then the decrement itself decides
     return math.sqrt(total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _accelerate(v: Iterate, first: bool) -> None:
+def _accelerate(a: Array, first: bool) -> None:
     """Turn a chord direction δ into s = δ - θ(moved + δ - δ_last), θ = <δ, δ - δ_last>/|δ - δ_last|².
 
     Chord steps shrink mostly along one eigenvector; the secant (Anderson's method with one step of memory) removes it.
     """
     dot, square = 0.0, 0.0
-    for i in range(v.f.shape[0]):
-        change = v.df[i] - v.last_df[i]
-        dot += v.df[i] * change
+    for i in range(a.shape[1]):
+        change = a[D_F, i] - a[LAST_D_F, i]
+        dot += a[D_F, i] * change
         square += change * change
     theta = 0.0 if first or square == 0.0 else dot / square
-    for i in range(v.f.shape[0]):
-        step_alpha = v.dalpha[i] - theta * (v.moved_alpha[i] + v.dalpha[i] - v.last_dalpha[i])
-        step_f = v.df[i] - theta * (v.moved_f[i] + v.df[i] - v.last_df[i])
-        v.last_dalpha[i], v.last_df[i] = v.dalpha[i], v.df[i]
-        v.dalpha[i], v.df[i] = step_alpha, step_f
-        v.moved_alpha[i], v.moved_f[i] = step_alpha, step_f
+    for i in range(a.shape[1]):
+        step_alpha = a[D_ALPHA, i] - theta * (a[MOVED_ALPHA, i] + a[D_ALPHA, i] - a[LAST_D_ALPHA, i])
+        step_f = a[D_F, i] - theta * (a[MOVED_F, i] + a[D_F, i] - a[LAST_D_F, i])
+        a[LAST_D_ALPHA, i], a[LAST_D_F, i] = a[D_ALPHA, i], a[D_F, i]
+        a[D_ALPHA, i], a[D_F, i] = step_alpha, step_f
+        a[MOVED_ALPHA, i], a[MOVED_F, i] = step_alpha, step_f
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _chords(
-    K: Array, y: Array, kind: int, L: Array, v: Iterate, psi: float, decrement: float, scale: float, tol: float
+    K: Array, y: Array, kind: int, L: Array, a: Array, psi: float, decrement: float, scale: float, tol: float
 ) -> float:
     """Steps with an old factor, until converged or a new factor would pay; returns Ψ."""
-    # what a factorisation costs, in steps (measured: while K and L fit into the cache, and beyond), and two that follow it
+    # a factorisation in steps (measured: while K and L fit into the cache, and beyond), and the two that follow it
     n = K.shape[0]
     patience = 2.0 + (n / 35.0 if n < _CACHED else n / 170.0)
     first = True
-    while not _bound(v) <= _tolerance(tol, scale, v):
-        last, decrement = decrement, _direction(K, L, v)
-        _accelerate(v, first)
+    while not _bound(a) <= _tolerance(tol, scale, a):
+        last, decrement = decrement, _direction(K, L, a)
+        _accelerate(a, first)
         first = False
-        moved, psi = _ascend(y, kind, v, psi, scale, 0)
-        target = _tolerance(tol, scale, v)
+        moved, psi = _ascend(y, kind, a, psi, scale, 0)
+        target = _tolerance(tol, scale, a)
         if not moved or decrement <= target:
             return psi
         if last < np.inf:
@@ -188,22 +200,22 @@ def _chords(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _warm_step(K: Array, y: Array, kind: int, L: Array, v: Iterate) -> float:
+def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
     """One Newton step from f alone, α = b - √W B⁻¹ √W K b with b = W f + g; returns Ψ.
 
     A mode found under another K has no α under this one.  Where the step lands below Ψ(0), the start was useless and
     the iterate is put to 0.
     """
-    for i in range(v.f.shape[0]):
-        v.residual[i] = v.w[i] * v.f[i] + v.g[i]
-    _solve(K, L, v.root_w, v.residual, v.alpha, v.f)
-    psi = _psi(y, kind, v.alpha, v.f, v)
-    v.f_try[:] = 0.0
-    if psi >= likelihood_terms(kind, y, v.f_try, v.log_p, v.dalpha, v.df, v.alpha_try):
+    for i in range(a.shape[1]):
+        a[R, i] = a[W, i] * a[F, i] + a[G, i]
+    _solve(K, L, a[ROOT_W], a[R], a[ALPHA], a[F])
+    psi = _psi(y, kind, a[ALPHA], a[F], a)
+    _fill(a[TRY_F], 0.0)
+    if psi >= likelihood_terms(kind, y, a[TRY_F], a[LOG_P], a[D_ALPHA], a[D_F], a[TRY_ALPHA]):
         return psi
-    v.alpha[:] = 0.0
-    v.f[:] = 0.0
-    return _psi(y, kind, v.alpha, v.f, v)
+    _fill(a[ALPHA], 0.0)
+    _fill(a[F], 0.0)
+    return _psi(y, kind, a[ALPHA], a[F], a)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -224,29 +236,28 @@ def find_mode(
     """
     n = y.shape[0]
     a = np.zeros((ROWS, n))
-    v = _iterate(a)
     scale = 0.0  # largest prior variance
     for i in range(n):
         scale = max(scale, K[i, i])
     if warm:
-        v.f[:] = start
-    psi, decrement = _psi(y, kind, v.alpha, v.f, v), np.inf
+        _copy(start, a[F])
+    psi, decrement = _psi(y, kind, a[ALPHA], a[F], a), np.inf
     for n_factor in range(1, max_iter + 1):
-        if not _factor(K, v, L):
+        if not _factor(K, a, L):
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, a
         if warm and n_factor == 1:
-            psi = _warm_step(K, y, kind, L, v)
+            psi = _warm_step(K, y, kind, L, a)
         else:
-            target = _tolerance(tol, scale, v)
-            decrement = _bound(v)
+            target = _tolerance(tol, scale, a)
+            decrement = _bound(a)
             if not decrement <= target:
-                decrement = _direction(K, L, v)
+                decrement = _direction(K, L, a)
             if decrement <= target:
                 return CONVERGED, n_factor, decrement, psi - 0.5 * _log_determinant(L), a
-            moved, psi = _ascend(y, kind, v, psi, scale, _HALVINGS)
+            moved, psi = _ascend(y, kind, a, psi, scale, _HALVINGS)
             if not moved:
                 return NOT_CONVERGED, n_factor, decrement, psi, a
-        psi = _chords(K, y, kind, L, v, psi, decrement, scale, tol)
+        psi = _chords(K, y, kind, L, a, psi, decrement, scale, tol)
     return NOT_CONVERGED, max_iter, decrement, psi, a
 
 
@@ -263,13 +274,12 @@ def _log_determinant(L: Array) -> float:
 def gradient_inplace(K: Array, L: Array, a: Array) -> None:
     """Overwrite the factor L by G = ½(αα' - R + ug' + gu'), where α = g at the mode."""
     n = K.shape[0]
-    v = _iterate(a)
-    g, root_w = v.g, v.root_w
+    g, root_w = a[G], a[ROOT_W]
     inverse_from_cholesky_inplace(L)  # B⁻¹
     c, t, u = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
         # c = ½ s d3 with s = (1 - B⁻¹_ii)/W_i: written so that W_i cancels, and may underflow
-        c[i] = 0.5 * (1.0 - L[i, i]) * v.ratio[i]
+        c[i] = 0.5 * (1.0 - L[i, i]) * a[RATIO, i]
     symmetric_times(K, c, t)
     for i in range(n):
         t[i] *= root_w[i]
