@@ -222,8 +222,8 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         conflict = f", {n_labelled - n_distinct} of them with another label" if n_labelled > n_distinct else ""
         warnings.warn(
             f"{len(X) - n_distinct} of {len(X)} rows repeat the inputs of another row{conflict}. The fit works and "
-            "counts each as a case of its own; if they are accidental copies, drop them, or the probabilities will be "
-            "over-confident.",
+            "counts each as a case of its own, which is right where few or rounded inputs coincide; accidental copies "
+            "would make the probabilities over-confident: drop those.",
             ApproximationWarning,
             stacklevel=3,
         )

@@ -259,7 +259,8 @@ def report_evidence(row: dict[str, Any]) -> None:
     cold, warm, floor = TARGETS[row["n"]]
     print(
         f"{row['n']:5d} {row['data']:<10} cold {row['cold_ms']:8.3f} ms  warm {row['warm_ms']:8.3f} ms  "
-        f"scikit-learn {row['scikit_learn_ms']:9.2f} ms  dpotrf {row['dpotrf_ms']:8.3f}  dpotri {row['dpotri_ms']:8.3f}  "
+        f"scikit-learn {row['scikit_learn_ms']:9.2f} ms  "
+        f"dpotrf {row['dpotrf_ms']:8.3f}  dpotri {row['dpotri_ms']:8.3f}  "
         f"iterations {row['iterations_cold']}, {row['iterations_warm']}"
     )
     print(

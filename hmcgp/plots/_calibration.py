@@ -38,7 +38,7 @@ def calibration(
 ) -> Axes:
     """Draw a reliability diagram: observed frequency against predicted probability of the second class.
 
-    Bins hold about equally many cases. Bars are Jeffreys intervals of the frequency in each bin; the
+    Bins hold about equally many cases. Bars, joined to a band, are Jeffreys intervals of the frequency in each bin; the
     histogram beneath counts the predictions.
 
     Parameters
@@ -118,6 +118,7 @@ def _reliability(ax: Axes, bins: Bins, prob: float, label: str) -> None:
     ax.vlines(
         bins.predicted, bins.low, bins.high, color=style.BLUE, lw=1.6, alpha=0.55, label=f"{100 * prob:g} % interval"
     )
+    ax.fill_between(bins.predicted, bins.low, bins.high, color=style.BLUE, alpha=0.1, lw=0)
     ax.plot(bins.predicted, bins.observed, "o", ms=6, color=style.BLUE, mec="white", mew=0.9, label=label, zorder=3)
     ax.legend(loc="upper left", frameon=False, fontsize=style.SMALL, labelcolor=style.INK, handlelength=1.8)
 

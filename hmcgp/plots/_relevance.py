@@ -49,6 +49,8 @@ def relevance(result: Sampled, *, prob: tuple[float, float] = (0.5, 0.9), ax: Ax
         raise InvalidInput(f"'prob' must be a pair of probabilities; got {prob!r}.")
     for p in prob:
         check_prob(p)
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     labels, draws = _length_scales(result.parameters_, np.asarray(result.trace_.draws))
     order = np.argsort(np.median(draws, axis=0), kind="stable")
     ax = style.new_axes(ax, (6.5, 0.9 + 0.3 * max(len(order), 3)))
@@ -56,6 +58,9 @@ def relevance(result: Sampled, *, prob: tuple[float, float] = (0.5, 0.9), ax: Ax
     ax.set_yticks(np.arange(len(order)), [labels[i] for i in order])
     ax.set_ylim(len(order) - 0.4, -0.6)  # first row on top
     ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
     standardised = bool(getattr(result, "standardize", True))
     unit = "standard deviations of the input" if standardised else "units of the input"
     ax.set_xlabel(f"length scale ({unit}); shorter is more relevant")

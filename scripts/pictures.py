@@ -1,0 +1,54 @@
+"""Make the pictures of the README."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from hmcgp import GPClassifier, datasets, plots
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", default=str(Path(__file__).parent / "pictures"))
+    folder = Path(parser.parse_args().output)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    pima = datasets.load_pima()
+    train = np.asarray(pima.train)
+    X, y, X_test, y_test = pima.data[train], pima.target[train], pima.data[~train], pima.target[~train]
+    all_inputs = GPClassifier(random_state=1).fit(X, y)
+    two = GPClassifier(random_state=1).fit(X[["glu", "bmi"]], y)
+    one = GPClassifier(random_state=1).fit(X[["glu"]], y)
+
+    figure, axes = plt.subplots(1, 3, figsize=(17.0, 5.2), layout="constrained", width_ratios=[1.15, 1.0, 1.0])
+    plots.predictive(two, X[["glu", "bmi"]], y, ax=axes[0])
+    plots.relevance(all_inputs, ax=axes[1])
+    plots.calibration(all_inputs, X_test, y_test, ax=axes[2])
+    save(figure, folder / "front.png")
+    save(figure_of(plots.predictive(one, X[["glu"]], y)), folder / "predictive_1d.png")
+    crabs_X, crabs_y = datasets.load_crabs(return_X_y=True)
+    crabs = GPClassifier(random_state=1).fit(crabs_X[["RW", "CL"]], crabs_y)
+    save(figure_of(plots.trace(crabs)), folder / "trace.png")
+
+
+def figure_of(axes: Any) -> Any:
+    return np.ravel(axes)[0].figure
+
+
+def save(figure: Any, path: Path) -> None:
+    figure.savefig(path, dpi=80, bbox_inches="tight")
+    plt.close(figure)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()
