@@ -219,7 +219,7 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def find_mode(
+def _find_mode(
     K: Array, y: Array, kind: int, start: Array, warm: bool, L: Array, tol: float, max_iter: int
 ) -> tuple[int, int, float, float, Array]:
     """Find the mode (from `start` if warm, else from 0) and leave in L the factor of B there.
@@ -271,7 +271,7 @@ def _log_determinant(L: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def gradient_inplace(K: Array, L: Array, a: Array) -> None:
+def _gradient_inplace(K: Array, L: Array, a: Array) -> None:
     """Overwrite the factor L by G = ½(αα' - R + ug' + gu'), where α = g at the mode."""
     n = K.shape[0]
     g, root_w = a[G], a[ROOT_W]
@@ -290,3 +290,25 @@ def gradient_inplace(K: Array, L: Array, a: Array) -> None:
         for j in range(i + 1):
             L[i, j] = 0.5 * (u[i] * g[j] + g[i] * u[j] - root_w[i] * L[i, j] * root_w[j])
     mirror_lower(L)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve(
+    K: Array, y: Array, kind: int, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
+) -> tuple[int, int, float, float, Array, Array]:
+    """Mode, log evidence and, if asked for, its gradient: `_find_mode`, then `_gradient_inplace`.
+
+    One call, so that a thread lets go of the interpreter lock once per evaluation.
+
+    Returns
+    -------
+    status, n_factor, residual, log_z, a
+        As by `_find_mode`.
+    L : ndarray of shape (n, n)
+        G where the gradient was asked for, else the factor of B in the lower triangle.
+    """
+    L = np.empty_like(K)
+    status, n_factor, residual, log_z, a = _find_mode(K, y, kind, start, warm, L, tol, max_iter)
+    if gradient and status == CONVERGED:
+        _gradient_inplace(K, L, a)
+    return status, n_factor, residual, log_z, a, L

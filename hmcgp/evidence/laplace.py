@@ -92,9 +92,9 @@ class Laplace:
         Evidence
             `n_iter` is the number of Newton iterations, one factorisation less than were made.
         """
-        L = np.empty_like(K)
-        status, n_factor, residual, log_z, a = core.find_mode(
-            K, y, likelihood.kind, y if start is None else start, start is not None, L, self.tol, self.max_iter
+        warm = start is not None
+        status, n_factor, residual, log_z, a, L = core.solve(
+            K, y, likelihood.kind, start if warm else y, warm, self.tol, self.max_iter, gradient
         )
         if status == core.NOT_POSITIVE_DEFINITE:
             raise NotPositiveDefinite(
@@ -106,7 +106,5 @@ class Laplace:
                 f"Laplace: decrement {residual:.1e} > tol {self.tol:.1e} after {n_factor} factorisations; "
                 "raise max_iter, or keep the prior variance below 1e8."
             )
-        if gradient:
-            core.gradient_inplace(K, L, a)
         posterior = LaplacePosterior(a[core.F], a[core.ALPHA], a[core.ROOT_W], None if gradient else L)
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

@@ -2,6 +2,9 @@
 
 Inputs come divided by their length scales and transposed, Z of shape (d, n), so that the innermost loops run over
 contiguous memory.  Differences are squared directly: the expansion |z|² + |z'|² - 2z'z would cancel for close points.
+
+These functions keep the interpreter lock: they are short beside an evidence, and every release is a chance to wait for
+another chain.  (With releases, two chains at n = 80 in two threads took as long as one after another.)
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from hmcgp._typing import Array
 from hmcgp.linalg import exp_nonpositive, mirror_lower
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def scaled_transpose(X: Array, length_scale: Array) -> Array:
     """Inputs divided by their length scales, transposed to (d, n)."""
     n, d = X.shape
@@ -25,7 +28,7 @@ def scaled_transpose(X: Array, length_scale: Array) -> Array:
     return Z
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
 def _row(Z: Array, i: int, Z2: Array, m: int, variance: float, work: Array, out: Array) -> None:
     """Row variance * exp(-½|z_i - z_j|²) of column i of Z and the first m columns of Z2."""
     for j in range(m):
@@ -38,7 +41,7 @@ def _row(Z: Array, i: int, Z2: Array, m: int, variance: float, work: Array, out:
     exp_nonpositive(work[:m], out[:m], variance)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def covariance(Z: Array, variance: float) -> Array:
     """Covariance matrix of the n columns of Z, symmetric, of shape (n, n)."""
     n = Z.shape[1]
@@ -50,7 +53,7 @@ def covariance(Z: Array, variance: float) -> Array:
     return K
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def cross_covariance(Z: Array, Z2: Array, variance: float) -> Array:
     """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m)."""
     n, m = Z.shape[1], Z2.shape[1]
@@ -61,7 +64,7 @@ def cross_covariance(Z: Array, Z2: Array, variance: float) -> Array:
 
 
 # "reassoc" lets the sums be vectorised; it changes nothing about NaN or infinity.
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def pull_back(G: Array, K: Array, Z: Array) -> tuple[float, Array]:
     """Σ_ij G_ij K_ij, and Σ_ij G_ij K_ij (z_ik - z_jk)² for each input k.
 
