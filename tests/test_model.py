@@ -7,12 +7,14 @@ import pandas as pd
 import pytest
 from checks import check_gradient, classification_problem
 
+from hmcgp import datasets
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import Laplace
 from hmcgp.kernels import Constant, Linear, SquaredExponential, White
 from hmcgp.likelihoods import Logistic, Probit
 from hmcgp.model import Model
 from hmcgp.priors import Beta, Gamma, HalfCauchy, HalfNormal, InverseGamma, LogNormal
+from hmcgp.samplers.integrators import init, leapfrog
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 
 X, Y, _ = classification_problem(30, 3, seed=7)
@@ -175,3 +177,19 @@ def test_a_model_pickles():
     model = Model(FRAME, Y)
     u = np.zeros(4)
     assert pickle.loads(pickle.dumps(model)).logdensity_and_grad(u)[0] == model.logdensity_and_grad(u)[0]
+
+
+def test_a_trajectory_there_and_back_returns():
+    """50 leapfrog steps, the momentum reversed, 50 more: warm starts leave no trace in the density."""
+    pima = datasets.load_pima()
+    inputs = pima.data[pima.train]
+    inputs = (inputs - inputs.mean()) / inputs.std()
+    model = Model(inputs, np.where(pima.target[pima.train] == "Yes", 1.0, -1.0))
+    rng = np.random.default_rng(4)
+    state = init(model, np.concatenate([[1.0], np.ones(7)]))
+    begin, momentum = state.position, rng.normal(size=8)
+    for _ in range(2):
+        for _ in range(50):
+            state, momentum, _ = leapfrog(model, state, momentum, 0.1)
+        momentum = -momentum
+    np.testing.assert_allclose(state.position, begin, atol=1e-8)

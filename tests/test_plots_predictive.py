@@ -69,7 +69,7 @@ def test_calibration_legend_and_histogram():
     ax = plots.calibration(p, y=pd.Series(y, name="diabetes"))
     loss = -np.mean(np.log(np.where(y == "yes", p, 1.0 - p)))
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert f"observed: log loss {loss:.3f}, n = 400" in labels
+    assert f"observed, n = 400\nlog loss {loss:.3f}" in labels
     assert "90 % interval" in labels
     assert ax.get_xlabel() == "predicted P(diabetes = yes)"
     heights = np.array([bar.get_height() for bar in ax.patches])

@@ -71,7 +71,7 @@ def calibration(
         raise InvalidInput(f"'y' must have one label per prediction; got {len(event)} labels for {len(p)} predictions.")
     ax = style.new_axes(ax, (4.6, 5.2))
     bins = _bin(p, event, n_bins, prob)
-    _reliability(ax, bins, prob, f"observed: log loss {_log_loss(p, event):.3f}, n = {len(p)}")
+    _reliability(ax, bins, prob, f"observed, n = {len(p)}\nlog loss {_log_loss(p, event):.3f}")
     _histogram(ax, p)
     ax.set(xlabel=f"predicted {target_label(y, classes)}", ylabel="observed frequency")
     ax.set(xlim=(-0.03, 1.03), ylim=(_STRIP[0], 1.03), yticks=np.linspace(0.0, 1.0, 6), aspect="equal")

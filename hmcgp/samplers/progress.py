@@ -15,6 +15,8 @@ import numpy as np
 from hmcgp.samplers.chain import Record
 
 INTERVAL = 0.1  # seconds between two drawings
+# without tqdm's rate, so that everything fits into 80 columns
+BAR_FORMAT = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 RECENT = 50  # draws per chain that the acceptance rate is averaged over
 
 
@@ -68,7 +70,7 @@ class Progress:
         diverged = sum(int(stats["diverging"][self._tune : n].sum()) for stats, n in begun)
         acceptance = np.mean([stats["acceptance_rate"][max(n - RECENT, 0) : n].mean() for stats, n in begun])
         step_size = np.mean([stats["step_size"][n - 1] for stats, n in begun])
-        return {"divergences": f"{diverged}", "acceptance": f"{acceptance:.2f}", "step": f"{step_size:.2g}"}
+        return {"div": f"{diverged}", "acc": f"{acceptance:.2f}", "step": f"{step_size:.2g}"}
 
 
 def _bar(total: int) -> Any:
@@ -76,4 +78,6 @@ def _bar(total: int) -> Any:
 
     notebook = any(c.__module__ == "tqdm.notebook" for c in tqdm.__mro__)
     # disable=None means "off unless stderr is a terminal"; a notebook's stderr is none, yet shows widgets
-    return tqdm(total=total, disable=False if notebook else None, unit="draw", desc="sampling", mininterval=0.0)
+    return tqdm(
+        total=total, disable=False if notebook else None, desc="sampling", mininterval=0.0, bar_format=BAR_FORMAT
+    )
