@@ -29,7 +29,8 @@ def main() -> None:
         crabs.data, crabs.target, train_size=80, stratify=groups, random_state=options.seed
     )
     print(f"Crabs: {len(X)} to train on, {len(X_test)} to test, inputs {', '.join(X.columns)}.")
-    print(f"Sampling {options.chains} chains of {options.tune} + {options.draws} draws ...", flush=True)
+    print(f"Sampling {options.chains} chains of {options.tune} + {options.draws} draws.", flush=True)
+    print("(The first run compiles for a quarter of a minute before the bar moves.)", flush=True)
 
     gp = GPClassifier(draws=options.draws, tune=options.tune, chains=options.chains, random_state=options.seed)
     begin = time.perf_counter()
@@ -40,7 +41,8 @@ def main() -> None:
 
     columns = ["mean", "sd", "q5", "median", "q95", "ess_bulk", "r_hat"]
     print("\nPosterior of the hyperparameters (inputs in standard deviations):")
-    print(gp.summary()[columns].round({"r_hat": 3, "ess_bulk": 0}).to_string(float_format="{:.4g}".format))
+    formats = {"ess_bulk": "{:.0f}".format, "r_hat": "{:.3f}".format}
+    print(gp.summary()[columns].to_string(float_format="{:.4g}".format, formatters=formats))
     stats = gp.trace_.stats
     print(
         f"\nacceptance {stats['acceptance_rate'].mean():.2f}, divergences {int(stats['diverging'].sum())}, "

@@ -11,10 +11,11 @@ version="$("$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2]);
 }
 venv="$root/.venv${PYTHON:+-$version}"
 python="$venv/bin/python"
-stamp="$version ${EXTRAS:-} $(cat "$root/setup.cfg" "$root/pyproject.toml" "$root/scripts/constraints.txt" | cksum)"
+stamp="$version $(cat "$root/setup.cfg" "$root/pyproject.toml" "$root/scripts/constraints.txt" | cksum)"
 
-if [ "$(cat "$venv/stamp" 2>/dev/null)" != "$stamp" ]; then
-  echo "Making a virtual environment in $venv (once; takes a minute or two) ..." >&2
+done="$venv/installed-${EXTRAS:-plain}"  # one per set of extras: demo and test do not undo each other
+if [ "$(cat "$done" 2>/dev/null)" != "$stamp" ]; then
+  echo "Installing into $venv (once; takes a minute or two) ..." >&2
   if [ "$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" != "$version" ]; then
     rm -rf "$venv"
     "$interpreter" -m venv "$venv" || {
@@ -28,7 +29,7 @@ if [ "$(cat "$venv/stamp" 2>/dev/null)" != "$stamp" ]; then
     echo "Installation failed (see above). With no network, or an old pip, fix that and run again." >&2
     exit 1
   }
-  echo "$stamp" > "$venv/stamp"
+  echo "$stamp" > "$done"
 fi
 
 # numba's disk cache does not notice a change in a function that a cached one calls: one cache per state of the sources

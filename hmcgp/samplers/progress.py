@@ -17,6 +17,7 @@ from hmcgp.samplers.chain import Record
 INTERVAL = 0.1  # seconds between two drawings
 # without tqdm's rate, so that everything fits into 80 columns
 BAR_FORMAT = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+WAITING = "starting (compiles once)"
 RECENT = 50  # draws per chain that the acceptance rate is averaged over
 
 
@@ -58,6 +59,7 @@ class Progress:
                 self._bar.close()
 
     def _redraw(self) -> None:
+        self._bar.set_description_str("sampling", refresh=False)
         self._bar.set_postfix(self.summary(), refresh=False)
         self._bar.update(sum(r.count for r in self._records) - self._bar.n)
         self._bar.refresh()
@@ -78,6 +80,4 @@ def _bar(total: int) -> Any:
 
     notebook = any(c.__module__ == "tqdm.notebook" for c in tqdm.__mro__)
     # disable=None means "off unless stderr is a terminal"; a notebook's stderr is none, yet shows widgets
-    return tqdm(
-        total=total, disable=False if notebook else None, desc="sampling", mininterval=0.0, bar_format=BAR_FORMAT
-    )
+    return tqdm(total=total, disable=False if notebook else None, desc=WAITING, mininterval=0.0, bar_format=BAR_FORMAT)
