@@ -34,6 +34,7 @@ CONVERGED, NOT_POSITIVE_DEFINITE, NOT_CONVERGED = 0, 1, 2
 _EPS = 2.2e-16
 _HALVINGS = 40
 _CACHED = 1200
+_SAFE_ROOT_W = 1e-4
 
 # An iterate, with its work space, is one array `a` of shape (ROWS, n); its rows are
 ALPHA, F = 0, 1  # α and f = Kα
@@ -101,14 +102,24 @@ def _factor(K: Array, a: Array, L: Array) -> bool:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve(K: Array, L: Array, root_w: Array, r: Array, dalpha: Array, df: Array) -> None:
-    """δα = r - √W B⁻¹ √W K r and δf = K δα, by the factor at hand."""
+    """δα = r - √W x and δf = K δα, with x = B⁻¹ √W K r by the factor at hand.
+
+    Also δf = W^-½ x, which saves a product with K, but magnifies the rounding of x where W is tiny.
+    """
     symmetric_times(K, r, df)
+    smallest = np.inf
     for i in range(r.shape[0]):
         dalpha[i] = root_w[i] * df[i]
+        smallest = min(smallest, root_w[i])
     cholesky_solve_inplace(L, dalpha)
-    for i in range(r.shape[0]):
-        dalpha[i] = r[i] - root_w[i] * dalpha[i]
-    symmetric_times(K, dalpha, df)
+    if smallest > _SAFE_ROOT_W:
+        for i in range(r.shape[0]):
+            df[i] = dalpha[i] / root_w[i]
+            dalpha[i] = r[i] - root_w[i] * dalpha[i]
+    else:
+        for i in range(r.shape[0]):
+            dalpha[i] = r[i] - root_w[i] * dalpha[i]
+        symmetric_times(K, dalpha, df)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
