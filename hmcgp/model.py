@@ -117,6 +117,11 @@ class Model:
         self._transforms = _runs([prior.transform for prior in self._priors], self._slices)
         self._free = np.concatenate([np.full(p.size, p.is_free) for p in self._all])  # (p,) mask of pullback's output
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle; arrays that come back read-only (a memory map) are copied, or all would be compiled again."""
+        self.__dict__.update(state)
+        self.X, self.y = np.require(self.X, requirements="W"), np.require(self.y, requirements="W")
+
     @property
     def names(self) -> list[str]:
         """One readable name per free hyperparameter."""
