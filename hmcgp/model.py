@@ -11,6 +11,7 @@ not converge, gives -inf with a zero gradient, and is counted by whoever asked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -264,7 +265,7 @@ class Model:
         Evaluation
             With -inf, a zero gradient and a non-zero `failure` where the numbers gave out.
         """
-        if not np.all(np.abs(u) <= _U_LIMIT):
+        if not np.abs(u).max() <= _U_LIMIT:  # NaN fails too
             return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
         with np.errstate(all="ignore"):
             try:
@@ -277,7 +278,7 @@ class Model:
             for t, s in self._transforms:
                 grad[s] += dtheta[s] * t.dconstrain(u[s])
         value = evidence.log_z + log_prior
-        if not (np.isfinite(value) and np.all(np.isfinite(grad))):
+        if not (math.isfinite(value) and np.isfinite(grad).all()):
             return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
         start = evidence.posterior.start
         modes = (start, carry[0]) if isinstance(carry, tuple) else (start,)
