@@ -18,7 +18,9 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hmcgp import diagnostics, export, predict
+from hmcgp._checks import check_count
 from hmcgp._random import RandomStateLike
+from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput
 from hmcgp.evidence import EvidenceProvider
@@ -129,7 +131,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like or DataFrame of shape (n, d)
             Numeric, finite inputs.
         y : array-like of shape (n,)
-            Two different labels of any type.
+            Two different labels: numbers, strings or booleans.
 
         Returns
         -------
@@ -142,32 +144,47 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ApproximationWarning
             For constant inputs, duplicate rows, failures of the solver, and after Ctrl-C.
         """
+        before = dict(self.__dict__)
+        try:
+            return self._fit(X, y)
+        except BaseException:  # all or nothing: no new model beside old draws
+            self.__dict__ = before
+            raise
+
+    def _fit(self, X: Any, y: Any) -> Self:
+        if self.predict_draws is not None:
+            check_count("predict_draws", self.predict_draws, 1)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         labels = self._encode(y)
-        Z = self._learn_scale(X)
+        self._scaling = Scaling.learn(X, standardize=self.standardize)
+        self._warn_about_data(X, y)
         self.model_ = Model(
-            Z,
+            self._scaling.apply(X),
             labels,
             kernel=self.kernel,
             likelihood=self.likelihood,
             evidence=self.evidence,
             input_names=self._input_names(),
         )
-        self._warn_about_rows(X, y)
         self.trace_ = self._sample()
         if self.trace_.sampler != "map":
-            diagnostics.warn(self.trace_, stacklevel=3)
+            diagnostics.warn(self.trace_, stacklevel=4)
         self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
         self.kernel_ = self.model_.bound_kernel(self._best)
         return self
 
     def _sample(self) -> Trace:
         sampler = "hmc" if self.sampler is None else self.sampler
-        if self.predict_draws is not None and not self.predict_draws >= 1:
-            raise InvalidInput(f"'predict_draws' must be None or an integer >= 1; got {self.predict_draws!r}.")
         if sampler == "map":
             begin = time.perf_counter()
             optimum = find_map(self.model_, random_state=self.random_state, n_jobs=self.n_jobs)
+            if not optimum.converged:
+                warnings.warn(
+                    "the search for the most probable hyperparameters ended before the gradient vanished: its maximum "
+                    "may not be one. Narrow the widest priors, or sample instead (sampler='hmc').",
+                    ApproximationWarning,
+                    stacklevel=5,
+                )
             return point_trace(optimum, time.perf_counter() - begin)
         return sample(
             self.model_,
@@ -186,7 +203,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) == 1:
             raise InvalidInput(
-                f"'y' holds one class only, {self.classes_[0]!r}: there is nothing to tell apart. "
+                f"'y' holds one class only, {self.classes_[0]}: there is nothing to tell apart. "
                 "Check the selection of rows, or stratify the split."
             )
         if len(self.classes_) > 2:
@@ -196,37 +213,28 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return np.asarray(2.0 * codes - 1.0, dtype=np.float64)
 
-    def _learn_scale(self, X: Array) -> Array:
-        """Remember location and scale of the inputs, and return them scaled."""
-        self._location = X.mean(axis=0) if self.standardize else np.zeros(X.shape[1])
-        spread = X.std(axis=0)
-        # a column of equal numbers has a standard deviation of rounding errors
-        constant = spread <= 1e-12 * np.maximum(np.abs(X).max(axis=0), np.finfo(float).tiny)
-        self._scale = np.where(constant, 1.0, spread) if self.standardize else np.ones(X.shape[1])
-        if constant.any():
-            names = [name for name, flag in zip(self._input_names(), constant, strict=True) if flag]
+    def _warn_about_data(self, X: Array, y: Any) -> None:
+        """Say what works, but perhaps not as meant: constant inputs and repeated rows."""
+        constant = [name for name, flag in zip(self._input_names(), self._scaling.constant, strict=True) if flag]
+        if constant:
             warnings.warn(
-                f"{len(names)} of {X.shape[1]} inputs are constant in the training rows ({', '.join(names[:5])}"
-                f"{', …' if len(names) > 5 else ''}): they cannot inform the fit, and their length scales follow the "
-                "prior. Drop these columns.",
+                f"{len(constant)} of {X.shape[1]} inputs are constant in the training rows ({', '.join(constant[:5])}"
+                f"{', …' if len(constant) > 5 else ''}): they cannot inform the fit, and their length scales follow "
+                "the prior. Drop these columns.",
                 ApproximationWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return np.asarray((X - self._location) / self._scale)
-
-    def _warn_about_rows(self, X: Array, y: Any) -> None:
         n_distinct = len(np.unique(X, axis=0))
-        if n_distinct == len(X):
-            return
-        n_labelled = len(np.unique(np.column_stack([X, np.searchsorted(self.classes_, y)]), axis=0))
-        conflict = f", {n_labelled - n_distinct} of them with another label" if n_labelled > n_distinct else ""
-        warnings.warn(
-            f"{len(X) - n_distinct} of {len(X)} rows repeat the inputs of another row{conflict}. The fit works and "
-            "counts each as a case of its own, which is right where few or rounded inputs coincide; accidental copies "
-            "would make the probabilities over-confident: drop those.",
-            ApproximationWarning,
-            stacklevel=3,
-        )
+        if n_distinct < len(X):
+            n_labelled = len(np.unique(np.column_stack([X, np.searchsorted(self.classes_, y)]), axis=0))
+            conflict = f", {n_labelled - n_distinct} of them with another label" if n_labelled > n_distinct else ""
+            warnings.warn(
+                f"{len(X) - n_distinct} of {len(X)} rows repeat the inputs of another row{conflict}. The fit works and "
+                "counts each as a case of its own, which is right where few or rounded inputs coincide; accidental "
+                "copies would make the probabilities over-confident: drop those.",
+                ApproximationWarning,
+                stacklevel=4,
+            )
 
     def _input_names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
@@ -237,7 +245,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.model_, predict.thin(self.trace_.flat, self.predict_draws), (X - self._location) / self._scale
+        return self.model_, predict.thin(self.trace_.flat, self.predict_draws), self._scaling.apply(X)
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities, averaged over the latent function and the hyperparameters.
@@ -314,6 +322,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def parameters_(self) -> list[Parameter]:
         """The free hyperparameters with their priors, in the order of the columns of the trace."""
+        check_is_fitted(self)
         return self.model_.parameters
 
     def summary(self) -> pd.DataFrame:
@@ -331,7 +340,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = self.classes_[((self.model_.y + 1.0) / 2.0).astype(int)]
         return export.to_arviz(
             self,
-            X=self.model_.X * self._scale + self._location,
+            X=self._scaling.undo(self.model_.X),
             y=labels if labels.dtype.kind != "O" else labels.astype(str),
             log_likelihood={"log_evidence": self._log_likelihood()},
         )

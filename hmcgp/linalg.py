@@ -183,4 +183,5 @@ def exp_nonpositive(x: Array, out: Array, scale: float) -> None:
         power = np.float64(p * r + 1.0).view(np.int64) + (
             np.float64(shifted).view(np.int64) << 52
         )  # adds k to the exponent
-        out[j] = scale * np.int64(power).view(np.float64) if x[j] > EXP_FLOOR else 0.0
+        value = scale * np.int64(power).view(np.float64) if x[j] > EXP_FLOOR else 0.0
+        out[j] = value if x[j] == x[j] else x[j]  # NaN stays NaN

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn.utils import check_array
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
@@ -55,7 +56,7 @@ def resolve(likelihood: str | Likelihood, evidence: str | EvidenceProvider) -> t
     provider: Any = _named("evidence", evidence, PROVIDERS)
     if not isinstance(lik, Likelihood):
         raise InvalidInput(f"'likelihood' must be one of {sorted(LIKELIHOODS)} or a Likelihood; got {lik!r}.")
-    if not hasattr(provider, "supports"):
+    if not hasattr(provider, "supports") or isinstance(provider, type):
         raise InvalidInput(f"'evidence' must be one of {sorted(PROVIDERS)} or an evidence provider; got {provider!r}.")
     if not isinstance(lik, provider.supports):
         pairs = "; ".join(f"{p.__name__}: {', '.join(c.__name__ for c in p.supports)}" for p in PROVIDERS.values())
@@ -100,7 +101,7 @@ class Model:
         if input_names is None:
             input_names = [str(c) for c in X.columns] if hasattr(X, "columns") else None
         self.X, self.y = _check_data(X, y)
-        self.input_names = list(input_names) if input_names is not None else [f"x{i}" for i in range(self.X.shape[1])]
+        self.input_names = _check_names(input_names, self.X.shape[1])
         self.likelihood, self.evidence = resolve(likelihood, evidence)
         kernel = SquaredExponential(ard=True) if kernel is None else kernel
         if not isinstance(kernel, Kernel):
@@ -144,6 +145,10 @@ class Model:
 
     def constrain(self, u: Array) -> Array:
         """Natural parameters at u, of shape (n_dim,)."""
+        if len(u) != self.n_dim:
+            raise InvalidInput(
+                f"'u' must have shape ({self.n_dim},), one value for each of {self.names}; got {len(u)}."
+            )
         return np.concatenate([t.constrain(u[s]) for t, s in self._transforms])
 
     def unconstrain(self, theta: Theta) -> Array:
@@ -154,27 +159,29 @@ class Model:
         theta : ndarray of shape (n_dim,) or dict
             In the order of `names`, or by name (`length_scale` may be an array, or one number for all inputs).
         """
-        vector = self.theta_vector(theta)
-        inside = np.concatenate(
-            [np.isfinite(q.logpdf(vector[s])) for q, s in zip(self._priors, self._slices, strict=True)]
-        )
-        if not inside.all():
-            bad = [f"{name} = {v:g}" for name, v, ok in zip(self.names, vector, inside, strict=True) if not ok]
-            raise InvalidInput(f"'theta' lies outside the support of its prior: {', '.join(bad)}.")
-        return self._unconstrain(vector)
+        return self._unconstrain(self.theta_vector(theta))
 
     def _unconstrain(self, vector: Array) -> Array:
         return np.concatenate([t.unconstrain(vector[s]) for t, s in self._transforms])
 
     def theta_vector(self, theta: Theta) -> Array:
-        """Natural parameters as a vector in the order of `names`."""
-        if not isinstance(theta, Mapping):
-            vector = np.asarray(theta, dtype=float)
-            if vector.shape != (self.n_dim,):
-                raise InvalidInput(
-                    f"'theta' must have shape ({self.n_dim},), one value for each of {self.names}; got {vector.shape}."
-                )
-            return vector
+        """Natural parameters as a vector in the order of `names`, checked against the supports of their priors."""
+        vector = self._from_names(theta) if isinstance(theta, Mapping) else np.asarray(theta, dtype=float)
+        if vector.shape != (self.n_dim,):
+            raise InvalidInput(
+                f"'theta' must have shape ({self.n_dim},), one value for each of {self.names}; got {vector.shape}."
+            )
+        inside = [np.isfinite(q.logpdf(vector[s])) for q, s in zip(self._priors, self._slices, strict=True)]
+        if not (np.isfinite(vector).all() and np.concatenate(inside).all()):
+            pairs = zip(self.names, vector, np.concatenate(inside), strict=True)
+            bad = [f"{name} = {value:g}" for name, value, ok in pairs if not (ok and np.isfinite(value))]
+            raise InvalidInput(
+                f"'theta' lies outside the support of its prior: {', '.join(bad)}. "
+                "It holds natural parameters, not their logarithms."
+            )
+        return vector
+
+    def _from_names(self, theta: Mapping[str, float | Array]) -> Array:
         known = {p.name for p in self.parameters} | set(self.names)
         unknown = [key for key in theta if key not in known]
         if unknown:
@@ -182,7 +189,12 @@ class Model:
         vector = np.full(self.n_dim, np.nan)
         for p, s in zip(self.parameters, self._slices, strict=True):
             if p.name in theta:
-                vector[s] = theta[p.name]
+                value = np.asarray(theta[p.name], dtype=float)
+                if value.shape not in {(), (p.size,)}:
+                    raise InvalidInput(
+                        f"'theta' gives {p.name} the shape {value.shape}; it takes one number or {p.size}."
+                    )
+                vector[s] = value
         for i, name in enumerate(self.names):
             if name in theta:
                 vector[i] = float(np.asarray(theta[name]).item())
@@ -286,7 +298,12 @@ class Model:
 
     def logdensity_and_grad(self, u: Array) -> tuple[float, Array]:
         """Log posterior density of u and its gradient: finite, or -inf with a zero gradient."""
-        evaluation = self.evaluate(np.asarray(u, dtype=float))
+        u = np.asarray(u, dtype=float)
+        if u.shape != (self.n_dim,):
+            raise InvalidInput(
+                f"'u' must have shape ({self.n_dim},), one value for each of {self.names}; got {u.shape}."
+            )
+        evaluation = self.evaluate(u)
         return evaluation.logdensity, evaluation.grad
 
     @staticmethod
@@ -317,26 +334,37 @@ def _extrapolated(carry: object) -> Array | None:
 
 
 def _with_prior(p: Parameter) -> Parameter:
-    """The parameter with its default prior where none was given."""
+    """The parameter with its default prior where none was given, and its fixed values as an array."""
     if p.value is None:
         return p._replace(value=default_prior(p.role, p.n_inputs))
-    if p.is_free and not isinstance(p.value, Prior):
+    if not p.is_free:
+        return p._replace(value=np.asarray(p.value, dtype=float) if p.labels else float(p.value))
+    if not isinstance(p.value, Prior):
         raise InvalidInput(
             f"'{p.name}' must be a number (a fact) or a prior (a question); got {p.value!r}. See hmcgp.priors."
+        )
+    if p.value.support[0] < 0.0:
+        raise InvalidInput(
+            f"'{p.name}' is positive, but its prior {p.value!r} is not: use LogNormal, Gamma, InverseGamma, HalfNormal "
+            "or HalfCauchy."
         )
     return p
 
 
+def _check_names(names: Sequence[str] | None, n_inputs: int) -> list[str]:
+    if names is None:
+        return [f"x{i}" for i in range(n_inputs)]
+    if len(names) != n_inputs or len(set(names)) != n_inputs:
+        raise InvalidInput(f"the inputs need {n_inputs} different names; got {list(names)}.")
+    return list(names)
+
+
 def _check_data(X: Any, y: Any) -> tuple[Array, Array]:
     # copies: the compiled code wants writable arrays, and what the caller does to his later is not our concern
-    X = np.array(X, dtype=float, order="C")
+    X = check_array(X, dtype=np.float64, order="C", copy=True, input_name="X")
     y = np.array(y, dtype=float, order="C")
-    if X.ndim != 2 or X.shape[1] == 0:
-        raise InvalidInput(f"'X' must have shape (n, d) with d >= 1; got {X.shape}.")
     if y.shape != X.shape[:1]:
         raise InvalidInput(f"'y' must have one label per row of 'X'; got {y.shape} for {X.shape[0]} rows.")
-    if not (np.all(np.isfinite(X))):
-        raise InvalidInput("'X' holds NaN or infinite values; drop or impute those rows.")
     found = np.unique(y)
     if not np.array_equal(found, [-1.0, 1.0]):
         raise InvalidInput(

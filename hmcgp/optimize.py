@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from hmcgp._checks import check_count
 from hmcgp._parallel import resolve_n_jobs, run_threads
 from hmcgp._random import RandomStateLike, spawn_generators
 from hmcgp._typing import Array
@@ -99,9 +100,8 @@ def find_map(
     MapResult
         The best over all starts.
     """
-    for name, value in (("n_restarts", n_restarts), ("maxiter", maxiter)):
-        if int(value) != value or value < 1:
-            raise InvalidInput(f"'{name}' must be an integer >= 1; got {value!r}.")
+    check_count("n_restarts", n_restarts, 1)
+    check_count("maxiter", maxiter, 1)
     if start is not None and np.shape(start) != (target.n_dim,):
         raise InvalidInput(f"'start' must have shape ({target.n_dim},); got {np.shape(start)}.")
     starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]

@@ -15,6 +15,7 @@ import numpy as np
 
 from hmcgp._parallel import resolve_n_jobs, run_threads
 from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
 from hmcgp.evidence import Posterior
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
@@ -135,4 +136,12 @@ def _blocks(n: int, m: int) -> Iterator[slice]:
 
 
 def _predict(kernel: Kernel, posterior: Posterior, X: Array, X_new: Array) -> tuple[Array, Array]:
-    return posterior.predict(kernel(X, X_new), kernel.diag(X_new))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, variance = posterior.predict(kernel(X, X_new), kernel.diag(X_new))
+    if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
+        row = int(np.argmin(np.isfinite(mean) & np.isfinite(variance)))
+        raise InvalidInput(
+            f"the covariance overflows at a new input whose standardised values are {X_new[row].tolist()}: "
+            "it lies too far from the training inputs. Check the units of that row."
+        )
+    return mean, variance

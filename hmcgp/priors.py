@@ -51,6 +51,11 @@ class Prior(ABC):
         return f"{type(self).__name__}({inside})"
 
     @property
+    def support(self) -> tuple[float, float]:
+        """The open interval on which the density is positive."""
+        return self._support
+
+    @property
     def transform(self) -> Transform:
         """The map between the support and the whole line."""
         return self._transform

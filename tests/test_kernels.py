@@ -124,6 +124,9 @@ def test_names_are_short_until_two_would_clash():
     ]  # fmt: skip
     assert names(Gamma(2.0, 1.0) * SquaredExponential(1.0)) == ["variance", "length_scale", "scale"]
     assert names(SquaredExponential(1.0, ard=True).on(["CL"])) == ["variance", "length_scale[CL]"]
+    once = Gamma(2.0, 1.0) * SquaredExponential(1.0, 1.0)
+    assert [p.name for p in (Gamma(2.0, 1.0) * once).parameters(NAMES) if p.is_free] == ["scale", "scale_2"]
+    assert [p.name for p in (White(0.1) + Constant()).parameters(NAMES) if p.is_free] == ["variance"]
 
 
 def test_a_number_is_a_fact_and_a_prior_a_question():
@@ -136,18 +139,42 @@ def test_evaluating_a_question_says_what_to_do():
         SquaredExponential()(X)
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, [1.0, -2.0, 1.0]])
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, [1.0, -2.0, 1.0]], ids=str)
 def test_impossible_values_are_refused(bad):
     with pytest.raises(InvalidInput, match="must be positive and finite"):
         SquaredExponential(1.0, bad)
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"), [(["BD"], "'BD', which is not among"), ([3], "only 3 inputs"), ([], "empty")]
+    ("columns", "message"),
+    [(["BD"], "'BD', which is not among"), ([3], "only 3 inputs"), ([], "empty"), ([0, -3], "an input twice")],
 )
 def test_missing_columns_are_named(columns, message):
     with pytest.raises(InvalidInput, match=message):
         SquaredExponential().on(columns).parameters(NAMES)
+
+
+@pytest.mark.parametrize("columns", [[True, False], [1.0], None, slice(2)], ids=str)
+def test_columns_that_are_neither_positions_nor_names(columns):
+    with pytest.raises(InvalidInput, match="must be positions or names"):
+        SquaredExponential().on(columns)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SquaredExponential(variance=[1.0, 2.0]), "takes one number"),
+        (lambda: SquaredExponential(length_scale=np.ones((2, 2))), "one number per input"),
+        (lambda: SquaredExponential(length_scale=[LogNormal(0, 1)] * 2), "or one prior"),
+        (lambda: [1.0, 2.0] * SquaredExponential(), "takes one number"),
+        (lambda: SquaredExponential(1.0, [1.0, 2.0])(X), "2 length scales"),
+        (lambda: SquaredExponential(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
+        (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "located"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(make, message):
+    with pytest.raises(InvalidInput, match=message):
+        make()
 
 
 def test_wrong_number_of_length_scales():
@@ -161,7 +188,8 @@ def test_adding_a_number_is_a_type_error():
 
 
 def test_kernels_are_values():
-    kernel = SquaredExponential(1.0, 2.0) + White(0.1)
+    kernel = SquaredExponential(1.0, [2.0, 1.0, 3.0]) + White(0.1)
+    assert len({kernel, copy.deepcopy(kernel)}) == 1
     assert kernel == copy.deepcopy(kernel) == pickle.loads(pickle.dumps(kernel))
     with pytest.raises(AttributeError):
         kernel.left.variance = 3.0

@@ -103,6 +103,21 @@ def test_an_indefinite_matrix_is_a_typed_error():
         Laplace()(K, np.array([1.0, -1.0]), Logistic())
 
 
+@pytest.mark.parametrize(("variance", "length_scale"), [(1e12, 1e4), (1e30, 0.3)])
+def test_noise_is_not_called_an_answer(variance, length_scale):
+    """Opposite labels on nearly equal rows: K α cancels to nothing in double precision."""
+    X, y, _ = classification_problem(24, 2, seed=2)
+    K = squared_exponential(np.vstack([X, X]), variance, length_scale)
+    with pytest.raises((NotConverged, NotPositiveDefinite)):
+        Laplace()(K, np.concatenate([y, -y]), Logistic())
+
+
+@pytest.mark.parametrize("bad", [{"tol": 0.0}, {"tol": "a"}, {"max_iter": 0}, {"max_iter": 2.5}])
+def test_settings_are_checked(bad):
+    with pytest.raises(InvalidInput, match="of Laplace must"):
+        Laplace(**bad)
+
+
 def test_nan_is_a_typed_error():
     K = np.full((3, 3), np.nan)
     with pytest.raises((NotPositiveDefinite, NotConverged)):

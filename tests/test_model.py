@@ -13,7 +13,7 @@ from hmcgp.evidence import Laplace
 from hmcgp.kernels import Constant, Linear, SquaredExponential, White
 from hmcgp.likelihoods import Logistic, Probit
 from hmcgp.model import Model
-from hmcgp.priors import Beta, Gamma, HalfCauchy, HalfNormal, InverseGamma, LogNormal
+from hmcgp.priors import Beta, Gamma, HalfCauchy, HalfNormal, InverseGamma, LogNormal, Normal
 from hmcgp.samplers.integrators import init, leapfrog
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 
@@ -51,7 +51,7 @@ def test_names_follow_the_columns():
     assert Model(FRAME, Y).names == ["variance", "length_scale[FL]", "length_scale[RW]", "length_scale[CL]"]
     assert Model(X, Y).names[1] == "length_scale[x0]"
     mixed = Model(FRAME, Y, kernel=SquaredExponential(1.0, ard=True).on("RW") + Linear())
-    assert mixed.names == ["length_scale[RW]", "right.variance"]
+    assert mixed.names == ["length_scale[RW]", "variance"]
 
 
 def test_coordinates_go_there_and_back():
@@ -75,12 +75,24 @@ def test_theta_by_name():
         ({"variance": 1.0}, "gives no value for"),
         ({"variance": 1.0, "lengthscale": 1.0}, "names \\['lengthscale'\\]"),
         (np.ones(3), "must have shape \\(4,\\)"),
-        (np.array([-1.0, 1.0, 1.0, 1.0]), "must be positive|outside the support|inside"),
+        (np.array([-1.0, 1.0, 1.0, 1.0]), "outside the support of its prior: variance = -1. It holds natural"),
+        (np.array([1.0, np.nan, 1.0, 1.0]), "outside the support"),
+        ({"variance": 1.0, "length_scale": [1.0, 2.0]}, "takes one number or 3"),
     ],
 )
 def test_wrong_theta_is_explained(theta, message):
     with pytest.raises(InvalidInput, match=message):
         Model(FRAME, Y).unconstrain(theta)
+
+
+def test_wrong_lengths_are_refused():
+    model = Model(FRAME, Y)
+    for call in (model.logdensity_and_grad, model.constrain):
+        with pytest.raises(InvalidInput, match=r"'u' must have shape \(4,\)"):
+            call(np.zeros(5))
+    for theta in (np.full(4, -1.0), np.zeros(4)):  # logarithms, as scikit-learn has them
+        with pytest.raises(InvalidInput, match="not their logarithms"):
+            model.log_evidence(theta)
 
 
 def test_initial_is_a_draw_from_the_prior():
@@ -150,6 +162,13 @@ def test_the_carry_changes_the_work_and_not_the_answer():
         ({"kernel": "rbf"}, "'kernel' must be a hmcgp kernel"),
         ({"kernel": SquaredExponential(1.0, 1.0)}, "every parameter of 'kernel' is a fixed number"),
         ({"kernel": SquaredExponential("wide")}, "must be a number .* or a prior"),
+        (
+            {"kernel": SquaredExponential(length_scale=Normal(0.5, 1.0))},
+            "'length_scale' is positive, but its prior Normal",
+        ),
+        ({"evidence": Laplace}, "'evidence' must be"),
+        ({"input_names": ["a", "b"]}, "need 3 different names"),
+        ({"input_names": ["a", "b", "a"]}, "need 3 different names"),
         ({"kernel": SquaredExponential().on("BD")}, "'BD', which is not among the inputs: FL, RW, CL"),
     ],
 )
@@ -161,15 +180,17 @@ def test_bad_settings_are_explained(change, message):
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        (X[:, 0], Y, r"'X' must have shape \(n, d\)"),
+        (X[:, 0], Y, "Expected 2D array"),
+        (X + 1j, Y, "Complex data not supported"),
+        (X.astype(str), (Y + 1) / 2, "labels -1|could not convert"),
         (X, Y[:-1], "one label per row"),
         (X, (Y + 1) / 2, "labels -1 and \\+1"),
         (X, np.ones(30), "labels -1 and \\+1"),
-        (np.where(X > 2, np.nan, X) * np.inf, Y, "NaN or infinite"),
+        (np.where(X > 2, np.nan, X) * np.inf, Y, "contains (NaN|infinity)"),
     ],
 )
 def test_bad_data_are_explained(X, y, message):
-    with np.errstate(invalid="ignore"), pytest.raises(InvalidInput, match=message):
+    with np.errstate(invalid="ignore"), pytest.raises(ValueError, match=message):
         Model(X, y)
 
 

@@ -35,6 +35,7 @@ _EPS = 2.2e-16
 _HALVINGS = 40
 _CACHED = 1200
 _SAFE_ROOT_W = 1e-4
+_ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
 
 # An iterate, with its work space, is one array `a` of shape (ROWS, n); its rows are
 ALPHA, F = 0, 1  # α and f = Kα
@@ -263,6 +264,8 @@ def _find_mode(
             decrement = _bound(a)
             if not decrement <= target:
                 decrement = _direction(K, L, a)
+            if target > _ROUNDED_AWAY:
+                return NOT_CONVERGED, n_factor, target, psi, a
             if decrement <= target:
                 return CONVERGED, n_factor, decrement, psi - 0.5 * _log_determinant(L), a
             moved, psi = _ascend(y, kind, a, psi, scale, _HALVINGS)

@@ -18,6 +18,7 @@ Latent predictions: mean k'α, variance k** - k'Rk.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
@@ -70,6 +71,12 @@ class Laplace:
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit)
 
+    def __post_init__(self) -> None:
+        if not (isinstance(self.tol, Real) and 0.0 < self.tol < 1.0):
+            raise InvalidInput(f"'tol' of Laplace must lie between 0 and 1; got {self.tol!r}.")
+        if not (isinstance(self.max_iter, Integral) and self.max_iter >= 1):
+            raise InvalidInput(f"'max_iter' of Laplace must be an integer >= 1; got {self.max_iter!r}.")
+
     def __call__(
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
     ) -> Evidence:
@@ -104,7 +111,7 @@ class Laplace:
         if status == core.NOT_CONVERGED:
             raise NotConverged(
                 f"Laplace: decrement {residual:.1e} > tol {self.tol:.1e} after {n_factor} factorisations; "
-                "raise max_iter, or keep the prior variance below 1e8."
+                "raise max_iter, or keep the prior variance below 1e10."
             )
         posterior = LaplacePosterior(a[core.F], a[core.ALPHA], a[core.ROOT_W], None if gradient else L)
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

@@ -20,12 +20,13 @@ A new kernel subclasses `Kernel` as a frozen dataclass, marks its parameters wit
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -59,7 +60,10 @@ class Parameter(NamedTuple):
 
 
 def _is_number(value: Value) -> bool:
-    return isinstance(value, Real) or (isinstance(value, np.ndarray) and value.dtype.kind in "fiu")
+    """True for a number or, one per input, a tuple (an array once bound) of them."""
+    if isinstance(value, tuple | np.ndarray):
+        return True
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def parameter(role: str, *, per_input: bool = False) -> Any:
@@ -82,14 +86,31 @@ class Kernel(ABC):
     def __post_init__(self) -> None:
         for f in self._own_fields():
             value = getattr(self, f.name)
-            if isinstance(value, (list, tuple)):
-                value = np.asarray(value, dtype=float)
+            if isinstance(value, list | tuple | np.ndarray):  # kept as a tuple: kernels compare and hash
+                value = self._per_input(f, value)
                 object.__setattr__(self, f.name, value)
-            if _is_number(value) and not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0.0)):
+            if _is_number(value) and not all(math.isfinite(v) and v > 0.0 for v in np.atleast_1d(value)):
                 raise InvalidInput(
                     f"'{f.name}' of {type(self).__name__} must be positive and finite; got {value}. "
                     "Give a number to fix it, a prior to infer it, or nothing for the default prior."
                 )
+
+    def _per_input(self, f: Any, value: Any) -> tuple[float, ...] | float:
+        what = f"'{f.name}' of {type(self).__name__}"
+        try:
+            array = np.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            raise InvalidInput(
+                f"{what} must be a number, one number per input, or one prior (with ard=True, for every input); "
+                f"got {value}."
+            ) from None
+        if array.ndim == 0:
+            return float(array)
+        if array.ndim > 1 or not f.metadata["per_input"]:
+            raise InvalidInput(
+                f"{what} takes {'one number per input' if array.ndim > 1 else 'one number'}; got {value}."
+            )
+        return tuple(array.tolist())
 
     @abstractmethod
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
@@ -139,7 +160,10 @@ class Kernel(ABC):
         """
         from hmcgp.kernels.combined import On
 
-        return On(self, (columns,) if isinstance(columns, (int, str)) else tuple(columns))
+        chosen: tuple[Any, ...] = tuple(columns) if isinstance(columns, list | tuple | np.ndarray) else (columns,)
+        if not all(isinstance(c, str | Integral) and not isinstance(c, bool | np.bool_) for c in chosen):
+            raise InvalidInput(f"'columns' of on() must be positions or names of inputs; got {columns!r}.")
+        return On(self, tuple(c if isinstance(c, str) else int(c) for c in chosen))
 
     # -- parameters --------------------------------------------------------------------------------------------------
 
@@ -155,7 +179,7 @@ class Kernel(ABC):
         found = []
         for f in self._own_fields():
             value = getattr(self, f.name)
-            given = np.ndim(value) == 1 and _is_number(value)  # one number per input was written down
+            given = isinstance(value, tuple | np.ndarray)  # one number per input was written down
             per_input = f.metadata["per_input"] and (getattr(self, "ard", False) or given)
             if given and len(value) != len(inputs):
                 raise InvalidInput(
@@ -189,11 +213,18 @@ class Kernel(ABC):
         Returns
         -------
         list of Parameter
-            `left.` and `right.` stand before a name only where two parameters would share it.
+            `left.` and `right.` stand before a name only where two free parameters would share it.
         """
         tree = self._tree(inputs)
-        shared = Counter(p.name for _, p in tree)
-        return [p._replace(name=".".join((*path, p.name))) if shared[p.name] > 1 else p for path, p in tree]
+        shared = Counter(p.name for _, p in tree if p.is_free)
+        named = [p._replace(name=".".join((*path, p.name))) if shared[p.name] > 1 else p for path, p in tree]
+        seen: Counter[str] = Counter()
+        for i, p in enumerate(named):  # a scaling of a scaling has no path of its own
+            if p.is_free:
+                seen[p.name] += 1
+                if seen[p.name] > 1:
+                    named[i] = p._replace(name=f"{p.name}_{seen[p.name]}")
+        return named
 
     def located(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with the names of columns turned into positions among the inputs."""
@@ -247,4 +278,4 @@ def bound_value(kernel: Kernel, name: str) -> Any:
             f"'{name}' of {type(kernel).__name__} is {question}, not a number: the covariance can only be evaluated "
             "once every parameter has a value. Use kernel.bind(values), or Model."
         )
-    return value
+    return np.asarray(value) if isinstance(value, tuple) else value

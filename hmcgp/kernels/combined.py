@@ -122,7 +122,10 @@ class On(Kernel):
     def _positions(self, inputs: Sequence[str]) -> list[int]:
         if not self.columns:
             raise InvalidInput("'columns' of on() is empty; name at least one input.")
-        return [_position(c, inputs) for c in self.columns]
+        positions = [_position(c, inputs) for c in self.columns]
+        if len(set(positions)) < len(positions):
+            raise InvalidInput(f"'columns' of on() names an input twice: {list(self.columns)}.")
+        return positions
 
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         return [inputs[i] for i in self._positions(inputs)]
@@ -132,6 +135,8 @@ class On(Kernel):
         return On(self.kernel.located(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
     def _cut(self, X: Array) -> Array:
+        if any(isinstance(c, str) for c in self.columns):
+            raise InvalidInput(f"which columns are {list(self.columns)}? Use kernel.located(names), or Model.")
         return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
 from hmcgp.kernels import _stationary_core as core
 from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
 
@@ -32,12 +33,16 @@ class SquaredExponential(Kernel):
     ard: bool = False
 
     def _scaled(self, X: Array) -> Array:
-        return core.scaled_transpose(X, np.atleast_1d(np.asarray(bound_value(self, "length_scale"), dtype=float)))
+        length_scale = np.atleast_1d(np.asarray(bound_value(self, "length_scale"), dtype=float))
+        X = np.ascontiguousarray(X, dtype=float)
+        if X.ndim != 2 or len(length_scale) not in {1, X.shape[1]}:  # compiled code does not look
+            raise InvalidInput(f"'X' must have shape (n, d), and d = {len(length_scale)} length scales; got {X.shape}.")
+        return core.scaled_transpose(X, length_scale)
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
         variance = float(bound_value(self, "variance"))
-        length_scale = self.length_scale
+        length_scale = bound_value(self, "length_scale")
         Z = self._scaled(X)  # (d, n)
         K = core.covariance(Z, variance)
 
@@ -56,7 +61,12 @@ class SquaredExponential(Kernel):
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         variance = float(bound_value(self, "variance"))
         Z = self._scaled(X)
-        return core.covariance(Z, variance) if X2 is None else core.cross_covariance(Z, self._scaled(X2), variance)
+        if X2 is None:
+            return core.covariance(Z, variance)
+        Z2 = self._scaled(X2)
+        if len(Z) != len(Z2):
+            raise InvalidInput(f"'X' and 'X2' must have the same inputs; got {len(Z)} and {len(Z2)} columns.")
+        return core.cross_covariance(Z, Z2, variance)
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""

@@ -1,0 +1,43 @@
+"""Standardised inputs, computed so that neither 1e300 nor 1e-300 nor a large offset spoils them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hmcgp._typing import Array
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x -> (x/size - mean)/sd for each input.
+
+    The division by the largest absolute value comes first: squares of 1e160 would overflow, those of 1e-160 vanish.
+    """
+
+    size: Array  # (d,)
+    mean: Array  # (d,)
+    sd: Array  # (d,)
+    constant: NDArray[np.bool_]  # (d,), inputs that never change
+
+    @classmethod
+    def learn(cls, X: Array, *, standardize: bool) -> Scaling:
+        """Location and spread of the columns of X, or the identity."""
+        constant = X.max(axis=0) == X.min(axis=0)
+        d = X.shape[1]
+        if not standardize:
+            return cls(np.ones(d), np.zeros(d), np.ones(d), constant)
+        size = np.abs(X).max(axis=0)
+        size = np.where(size > 0.0, size, 1.0)
+        unit = X / size
+        return cls(size, unit.mean(axis=0), np.where(constant, 1.0, unit.std(axis=0)), constant)
+
+    def apply(self, X: Array) -> Array:
+        """Scaled inputs."""
+        return np.asarray((X / self.size - self.mean) / self.sd)
+
+    def undo(self, Z: Array) -> Array:
+        """The inputs before scaling."""
+        return np.asarray((Z * self.sd + self.mean) * self.size)
