@@ -182,9 +182,12 @@ def test_wrong_number_of_length_scales():
         SquaredExponential(1.0, [1.0, 2.0]).parameters(NAMES)
 
 
-def test_adding_a_number_is_a_type_error():
-    with pytest.raises(TypeError):
-        SquaredExponential(1.0, 1.0) + 2.0
+def test_only_kernels_can_be_added():
+    kernel = SquaredExponential(1.0, 1.0)
+    assert sum([kernel, White(0.1)]) == kernel + White(0.1)
+    for add in (lambda: kernel + 2.0, lambda: 2.0 + kernel):
+        with pytest.raises(TypeError, match="Constant"):
+            add()
 
 
 def test_kernels_are_values():

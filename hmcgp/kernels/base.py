@@ -140,7 +140,15 @@ class Kernel(ABC):
     def __add__(self, other: Kernel) -> Kernel:
         from hmcgp.kernels.combined import Sum
 
-        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+        if not isinstance(other, Kernel):
+            raise TypeError(f"only kernels can be added; got {other!r}. A constant offset is Constant(variance).")
+        return Sum(self, other)
+
+    def __radd__(self, other: object) -> Kernel:
+        """Let `sum([k1, k2])` work, which starts from 0."""
+        if other != 0:
+            raise TypeError(f"only kernels can be added; got {other!r}. A constant offset is Constant(variance).")
+        return self
 
     def __mul__(self, other: Kernel | Value) -> Kernel:
         from hmcgp.kernels.combined import Product, Scaled
