@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from functools import cache
@@ -107,41 +106,3 @@ def _storable(value: Any) -> Any:
     if words or isinstance(value, str | int | float | np.number):
         return value
     return json.dumps(value, default=lambda v: v.tolist() if isinstance(v, np.ndarray | np.generic) else repr(v))
-
-
-def save_netcdf(tree: Any, path: str | os.PathLike[str]) -> None:
-    """Write a container to a netCDF file, replacing what is there.
-
-    Parameters
-    ----------
-    tree : arviz.InferenceData or xarray.DataTree
-        As built by `build_container`.
-    path : path-like
-        The file to write.
-    """
-    options = {} if major() >= 1 else {"compress": False}  # 1.x does not compress either
-    tree.to_netcdf(os.fspath(path), engine="h5netcdf", **options)
-
-
-def load_netcdf(path: str | os.PathLike[str]) -> Any:
-    """Read a container from a netCDF file into memory and close the file.
-
-    Parameters
-    ----------
-    path : path-like
-        A file written by either major version of arviz.
-
-    Returns
-    -------
-    arviz.InferenceData (0.2x) or xarray.DataTree (1.x)
-    """
-    if major() >= 1:
-        import xarray as xr
-
-        with xr.open_datatree(os.fspath(path), engine="h5netcdf") as tree:
-            return tree.load()
-    tree = import_arviz().from_netcdf(os.fspath(path), engine="h5netcdf")
-    for dataset in tree.values():
-        dataset.load()
-        dataset.close()
-    return tree
