@@ -102,12 +102,13 @@ class Schedule(NamedTuple):
 def build_schedule(tune: int, *, first: int = 75, window: int = 25, last: int = 50) -> Schedule:
     """Lay out warm-up: a fast interval, slow windows that double in length, a fast interval.
 
-    Shorter warm-ups keep the proportions 15 %, 75 %, 10 %; below 20 draws the metric is left alone.
+    Shorter warm-ups keep the proportions 15 %, 75 %, 10 %, with at least 15 draws for the step size to settle on the
+    last metric (it starts ten times too long); below 60 draws the metric is left alone.
     """
-    if tune < 20:
+    if tune < 60:
         return Schedule(tune, tune, ())
     if first + window + last > tune:
-        first, last = int(0.15 * tune), int(0.1 * tune)
+        first, last = int(0.15 * tune), max(int(0.1 * tune), 15)
         window = tune - first - last
     ends: list[int] = []
     end = first
