@@ -43,8 +43,8 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     likelihood : {"logistic", "probit"} or Likelihood, default="logistic"
     evidence : {"laplace"} or EvidenceProvider, default="laplace"
         How the latent function is integrated out.
-    sampler : {"hmc", "metropolis", "map"} or Sampler, optional
-        How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc".
+    sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional
+        How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "nuts".
     draws : int, default=1000
         Posterior draws kept from each chain.
     tune : int, default=500
@@ -162,7 +162,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _sample(self) -> Trace:
-        sampler = "hmc" if self.sampler is None else self.sampler
+        sampler = "nuts" if self.sampler is None else self.sampler
         if self.predict_draws is not None and not self.predict_draws >= 1:
             raise InvalidInput(f"'predict_draws' must be None or an integer >= 1; got {self.predict_draws!r}.")
         if sampler == "map":

@@ -20,7 +20,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, start_dual_average, start_welford
 from hmcgp.samplers.integrators import State, evaluate, init
 from hmcgp.samplers.metric import Metric, apply, as_metric
-from hmcgp.samplers.trace import Info
+from hmcgp.samplers.trace import AnyInfo, Info
 from hmcgp.target import NO_FAILURE, NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
 
 __all__ = ["Info", "Metropolis", "State", "build_step", "init"]
@@ -86,6 +86,7 @@ class Metropolis:
     scale: float | Array | None = None
 
     name: ClassVar[str] = "metropolis"
+    info: ClassVar[type[Info]] = Info
 
     def __post_init__(self) -> None:
         if self.scale is not None:
@@ -116,7 +117,7 @@ class Metropolis:
             start_welford(d, dense=True),
         )
 
-    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: Info) -> Tuning:
+    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo) -> Tuning:
         """Return the settings of the next step, after one draw of warm-up."""
         d = target.n_dim
         return adapt(

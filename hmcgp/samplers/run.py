@@ -21,16 +21,17 @@ from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
 from hmcgp.samplers.chain import ChainTask, Control, Record, Sampler, run_chain
 from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.metropolis import Metropolis
+from hmcgp.samplers.nuts import NUTS
 from hmcgp.samplers.progress import Progress
-from hmcgp.samplers.trace import STAT_DTYPE, Trace
+from hmcgp.samplers.trace import Trace
 from hmcgp.target import Target
 
-SAMPLERS: dict[str, Callable[[], Sampler]] = {"hmc": HMC, "metropolis": Metropolis}
+SAMPLERS: dict[str, Callable[[], Sampler]] = {"nuts": NUTS, "hmc": HMC, "metropolis": Metropolis}
 
 
 def sample(
     target: Target,
-    sampler: str | Sampler = "hmc",
+    sampler: str | Sampler = "nuts",
     *,
     draws: int = 1000,
     tune: int = 500,
@@ -47,7 +48,7 @@ def sample(
     target : Target
         The log density, with its gradient.
     sampler : str or Sampler
-        "hmc", "metropolis", or an instance with settings.
+        "nuts", "hmc", "metropolis", or an instance with settings.
     draws : int
         Draws per chain to keep.
     tune : int
@@ -75,7 +76,7 @@ def sample(
     starts = as_starts(start, chains, target.n_dim)
     n_threads = resolve_n_jobs(n_jobs, chains)
     rngs = spawn_generators(random_state, chains)
-    records = [Record(tune, draws, target.n_dim) for _ in range(chains)]
+    records = [Record(tune, draws, target.n_dim, sampler.info) for _ in range(chains)]
     control = Control()
     progress = Progress(records, tune, enabled=progressbar)
     calls = [
@@ -188,4 +189,4 @@ def assemble(
 
 
 def _columns(stats: NDArray[np.void]) -> dict[str, NDArray[np.generic]]:
-    return {name: stats[name].copy() for name in STAT_DTYPE.names or ()}
+    return {name: stats[name].copy() for name in stats.dtype.names or ()}
