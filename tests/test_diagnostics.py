@@ -14,6 +14,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from hmcgp import _arviz
+from hmcgp._modes import levels
 from hmcgp.diagnostics import COLUMNS, bfmi, check, summary, warn
 from hmcgp.errors import ApproximationWarning, InvalidInput
 from hmcgp.samplers.trace import STAT_DTYPE, Trace
@@ -139,6 +140,61 @@ def test_chains_that_disagree():
         assert part in finding.message
 
 
+def lp_of(levels, draws=500, seed=6):
+    """Log densities that fluctuate by 1.2, as of three hyperparameters, about the level of each chain."""
+    return np.asarray(levels)[:, None] + 1.2 * np.random.default_rng(seed).normal(size=(len(levels), draws))
+
+
+def test_modes_are_named_by_their_log_density():
+    u = white()
+    u[[0, 2], :, 1] += 3.0
+    (finding,) = [f for f in check(make_trace(u, lp=lp_of([-45.0, -52.0, -45.0, -52.0]))) if f.kind == "r_hat"]
+    medians = [np.median(np.exp(u[chains, :, 1])) for chains in ([0, 2], [1, 3])]
+    assert "2 places" in finding.message
+    assert (
+        f"chains [0, 2] at mean log density -45.0, with median {medians[0]:.3g} of 'length_scale[FL]'"
+        in finding.message
+    )
+    assert f"chains [1, 3] at mean log density -52.0, with median {medians[1]:.3g}" in finding.message
+    assert "chains=" in finding.message
+
+
+def test_one_level_is_not_called_modes():
+    """Chains that disagree at the same level; and levels apart by luck, in chains that agree."""
+    u = white()
+    u[2, :, 1] += 1.0
+    (finding,) = [f for f in check(make_trace(u, lp=lp_of([-45.0, -45.4, -44.7, -45.1]))) if f.kind == "r_hat"]
+    assert "mean log density" not in finding.message
+    assert check(make_trace(white(), lp=lp_of([-45.0, -52.0, -45.0, -52.0]))) == []
+
+
+def test_levels():
+    assert levels(lp_of([-5.0, 1.0, -20.0, -5.3, 1.1]))[0].chains == [1, 4]
+    assert [level.chains for level in levels(lp_of([-5.0, 1.0, -20.0, -5.3, 1.1]))] == [[1, 4], [0, 3], [2]]
+    assert levels(np.array([[-3.0, -4.0]])) == [([0], -3.5)]
+    assert [level.chains for level in levels(np.array([[-3.0, -3.0], [-4.0, -4.0]]))] == [[0], [1]]  # stuck chains
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.0, False), (0.04, False), (0.06, True)])
+def test_trajectories_cut_at_the_largest_depth(share, found):
+    cut = np.zeros((4, 500), dtype=bool)
+    cut.flat[: int(share * cut.size)] = True
+    findings = check(make_trace(white(), sampler="nuts", reached_max_treedepth=cut))
+    assert [f.kind for f in findings] == ["max_treedepth"] * found
+    assert all("120 of 2000" in f.message and "max_depth" in f.message for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "words"),
+    [("hmc", "HMC(step_size=...)"), ("nuts", "NUTS(step_size=...)"), ("metropolis", "(scale=...)")],
+)
+def test_the_setting_named_is_that_of_the_sampler(sampler, words):
+    u = white()
+    u[:] = u[:, :1]
+    stuck, *_ = check(make_trace(u, sampler=sampler, diverging=np.ones((4, 500), dtype=bool)))
+    assert words in stuck.message
+
+
 def test_low_effective_sample_size_names_the_worst_and_the_draws_needed():
     u = slow(0.8)
     u[:, :, 2] = slow(0.97, seed=4)[:, :, 2]
@@ -156,7 +212,9 @@ def test_low_effective_sample_size_names_the_worst_and_the_draws_needed():
     ("changes", "words"),
     [
         ({"acceptance_rate": np.full((4, 500), 0.2)}, "a smaller HMC(step_size=...)"),
-        ({"sampler": "metropolis"}, "sampler='hmc'"),
+        ({"acceptance_rate": np.full((4, 500), 0.2), "sampler": "nuts"}, "a smaller NUTS(step_size=...)"),
+        ({"sampler": "metropolis"}, "sampler='nuts'"),
+        ({"sampler": "nuts", "tree_depth": np.full((4, 500), 3)}, "a longer tune="),
     ],
 )
 def test_the_remedy_for_a_low_sample_size_follows_the_cause(changes, words):

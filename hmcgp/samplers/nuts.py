@@ -101,8 +101,9 @@ class Explorer:
         if evaluation.failure:
             self.not_positive_definite += evaluation.failure == NOT_POSITIVE_DEFINITE
             self.not_converged += evaluation.failure == NOT_CONVERGED
-        v = velocity(self.inv_mass, momentum)
-        error = 0.5 * float(momentum.dot(v)) - state.logdensity - self.energy
+        with np.errstate(over="ignore", invalid="ignore"):
+            v = velocity(self.inv_mass, momentum)
+            error = 0.5 * float(momentum.dot(v)) - state.logdensity - self.energy
         if not error <= self.max_energy_error:  # NaN too
             self.diverging = True
             return None
@@ -114,16 +115,17 @@ class Explorer:
 def turns(first: Tree, second: Tree) -> bool:
     """Tell whether two adjoining stretches turn back: as a whole, or where they meet."""
     a, b = first.near.velocity, second.far.velocity
-    rho = first.rho + second.rho
-    if rho.dot(a) <= 0.0 or rho.dot(b) <= 0.0:
+    if _turns(first.rho + second.rho, a, b):
         return True
     if first.near is first.far:  # two single states: the whole is all there is
         return False
-    left = first.rho + second.near.momentum
-    if left.dot(a) <= 0.0 or left.dot(second.near.velocity) <= 0.0:
-        return True
-    right = second.rho + first.far.momentum
-    return bool(right.dot(first.far.velocity) <= 0.0 or right.dot(b) <= 0.0)
+    return _turns(first.rho + second.near.momentum, a, second.near.velocity) or _turns(
+        second.rho + first.far.momentum, first.far.velocity, b
+    )
+
+
+def _turns(rho: Array, a: Array, b: Array) -> bool:
+    return float(rho.dot(a)) <= 0.0 or float(rho.dot(b)) <= 0.0  # Python's comparison is faster than NumPy's
 
 
 def join(rng: np.random.Generator, first: Tree, second: Tree, *, biased: bool = False) -> Tree:
