@@ -93,7 +93,8 @@ def test_reversed_twice_is_the_same():
     np.testing.assert_allclose(back.far.state.position, tree.far.state.position, atol=1e-12)
     np.testing.assert_allclose(back.far.momentum, tree.far.momentum, atol=1e-12)
     # a turn is seen from both sides
-    assert turns(tree, new) == turns(new.reversed(), tree)
+    rho = tree.rho + new.rho
+    assert turns(tree, new, rho) == turns(new.reversed(), tree, rho)
 
 
 def test_trajectory_turns_after_half_a_period():
@@ -106,9 +107,9 @@ def test_trajectory_turns_after_half_a_period():
     while True:
         new = explorer.grow(tree.far, 0, 1)
         n_steps += 1
-        if turns(tree, new):
+        old, tree = tree, join(rng, tree, new)
+        if turns(old, new, tree.rho):
             break
-        tree = join(rng, tree, new)
     assert n_steps * step_size == pytest.approx(pi, rel=0.05)
 
 

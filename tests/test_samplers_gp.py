@@ -63,6 +63,16 @@ def test_samplers_agree_with_a_grid(model, grid, sampler, draws):
         assert stats.kstest(thinned + 0.3 * x.std(), cdf(axes[j], p[j])).pvalue < 1e-4  # negative control
 
 
+@pytest.mark.parametrize("sampler", ["nuts", "hmc", "metropolis"])
+def test_same_draws_whatever_the_number_of_threads(model, sampler):
+    """Compiled code without the interpreter lock, and warm starts that travel with the states."""
+    options = {"draws": 20, "tune": 30, "chains": 3, "random_state": 2, "progressbar": False}
+    one, three = (sample(model, sampler, n_jobs=n, **options) for n in (1, 3))
+    np.testing.assert_array_equal(one.draws, three.draws)
+    for name, column in one.stats.items():
+        np.testing.assert_array_equal(column, three.stats[name], err_msg=name)
+
+
 def energy_error(target, step_size, n_steps):
     state, momentum = init(target, np.array([0.5, -0.5])), np.array([0.8, 0.5])
     before = kinetic_energy(None, momentum) - state.logdensity

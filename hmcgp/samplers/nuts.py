@@ -87,9 +87,10 @@ class Explorer:
         if first is None:
             return None
         second = self.grow(first.far, depth - 1, direction)
-        if second is None or turns(first, second):
+        if second is None:
             return None
-        return join(self.rng, first, second)
+        joined = join(self.rng, first, second)
+        return None if turns(first, second, joined.rho) else joined
 
     def leaf(self, end: End, direction: int) -> Tree | None:
         """Take one leapfrog step; None when it diverges."""
@@ -101,9 +102,8 @@ class Explorer:
         if evaluation.failure:
             self.not_positive_definite += evaluation.failure == NOT_POSITIVE_DEFINITE
             self.not_converged += evaluation.failure == NOT_CONVERGED
-        with np.errstate(over="ignore", invalid="ignore"):
-            v = velocity(self.inv_mass, momentum)
-            error = 0.5 * float(momentum.dot(v)) - state.logdensity - self.energy
+        v = velocity(self.inv_mass, momentum)
+        error = 0.5 * float(momentum.dot(v)) - state.logdensity - self.energy
         if not error <= self.max_energy_error:  # NaN too
             self.diverging = True
             return None
@@ -112,10 +112,10 @@ class Explorer:
         return Tree(new, new, momentum, -error, state, error)
 
 
-def turns(first: Tree, second: Tree) -> bool:
-    """Tell whether two adjoining stretches turn back: as a whole, or where they meet."""
+def turns(first: Tree, second: Tree, rho: Array) -> bool:
+    """Tell whether two adjoining stretches, of total momentum rho, turn back: as a whole, or where they meet."""
     a, b = first.near.velocity, second.far.velocity
-    if _turns(first.rho + second.rho, a, b):
+    if _turns(rho, a, b):
         return True
     if first.near is first.far:  # two single states: the whole is all there is
         return False
@@ -136,6 +136,21 @@ def join(rng: np.random.Generator, first: Tree, second: Tree, *, biased: bool = 
     odds = gain if biased else second.log_weight - log_weight
     drawn = second if odds >= 0.0 or rng.random() < exp(odds) else first
     return Tree(first.near, second.far, first.rho + second.rho, log_weight, drawn.draw, drawn.energy_error)
+
+
+def explore(explorer: Explorer, state: State, momentum: Array, max_depth: int) -> tuple[Tree, int, bool]:
+    """Double a trajectory until it turns back; return it, the number of doublings, and whether it turned."""
+    rng, tree, direction = explorer.rng, explorer.root(state, momentum), 1
+    for depth in range(max_depth):
+        if rng.random() < 0.5:
+            direction, tree = -direction, tree.reversed()
+        new = explorer.grow(tree.far, depth, direction)
+        if new is None:  # what turned or diverged is left out
+            return tree, depth, True
+        old, tree = tree, join(rng, tree, new, biased=True)
+        if turns(old, new, tree.rho):
+            return tree, depth + 1, True
+    return tree, max_depth, False
 
 
 def build_step(
@@ -159,19 +174,8 @@ def build_step(
 
     def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
         explorer = Explorer(target, rng, metric.inv_mass, step_size, max_energy_error)
-        tree = explorer.root(state, sample_momentum(rng, metric))
-        direction, depth, reached_max = 1, 0, False
-        while True:
-            if rng.random() < 0.5:
-                direction, tree = -direction, tree.reversed()
-            new = explorer.grow(tree.far, depth, direction)
-            if new is None:
-                break
-            turned = turns(tree, new)
-            tree, depth = join(rng, tree, new, biased=True), depth + 1
-            reached_max = depth == max_depth and not turned
-            if turned or reached_max:
-                break
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that runs away is divergent, not a warning
+            tree, depth, turned = explore(explorer, state, sample_momentum(rng, metric), max_depth)
         info = Info(
             lp=tree.draw.logdensity,
             acceptance_rate=explorer.acceptance / explorer.n_steps,
@@ -185,7 +189,7 @@ def build_step(
             not_positive_definite=explorer.not_positive_definite,
             not_converged=explorer.not_converged,
             tree_depth=depth,
-            reached_max_treedepth=reached_max,
+            reached_max_treedepth=depth == max_depth and not turned,
         )
         return tree.draw, info
 
