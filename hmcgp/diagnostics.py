@@ -3,7 +3,8 @@
 R-hat (rank-normalised, split), bulk and tail ESS, the Monte Carlo standard error and BFMI are arviz's;
 here they are arranged in a table and held against the usual limits:
 
-    R-hat > 1.01,   ESS < 100 per chain,   any divergence,   BFMI < 0.3,   any failure of an inner solver.
+    R-hat > 1.01,   ESS < 100 per chain,   any divergence,   BFMI < 0.3,   any failure of an inner solver,
+    more than 5 % of trajectories cut at the largest depth of their tree (NUTS).
 
 A finding says what happened, the likely cause, and the setting to change.
 
@@ -25,6 +26,7 @@ import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from hmcgp import _arviz
+from hmcgp._modes import describe_modes
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 RHAT_MAX = 1.01
 ESS_PER_CHAIN = 100
 BFMI_MIN = 0.3
+CUT_MAX = 0.05  # share of trajectories
 MIN_DRAWS = 4  # arviz splits each chain in two and needs a variance in each half
 COLUMNS = ["mean", "sd", "median", "q5", "q95", "ess_bulk", "ess_tail", "r_hat", "mcse_mean"]
 
@@ -41,7 +44,7 @@ COLUMNS = ["mean", "sd", "median", "q5", "q95", "ess_bulk", "ess_tail", "r_hat",
 class Finding(NamedTuple):
     """One reason to doubt the draws."""
 
-    kind: str  # "stuck", "r_hat", "ess", "divergences", "bfmi", "not_converged" or "not_positive_definite"
+    kind: str  # "stuck", "r_hat", "ess", "divergences", "max_treedepth", "bfmi", or one of SOLVER_KINDS
     message: str
 
 
@@ -110,8 +113,10 @@ def check(trace: Trace) -> list[Finding]:
     list of Finding
         Empty when nothing is wrong.  R-hat is not judged for a single chain, BFMI not for Metropolis.
     """
-    judges = (_check_stuck, _check_rhat, _check_ess, _check_divergences, _check_bfmi, _check_solver)
-    return [finding for judge in judges for finding in judge(trace)]
+    stuck = list(_check_stuck(trace))
+    chains = () if stuck else (_check_rhat, _check_ess, _check_divergences, _check_depth, _check_bfmi)
+    # of a chain that never moved, the others would only repeat that
+    return [*stuck, *(finding for judge in (*chains, _check_solver) for finding in judge(trace))]
 
 
 def warn(trace: Trace, *, stacklevel: int = 2) -> list[Finding]:
@@ -188,18 +193,24 @@ def _is_metropolis(trace: Trace) -> bool:
     return trace.sampler == "metropolis"
 
 
+def _step_setting(trace: Trace) -> str:
+    """The setting that makes the steps of this sampler smaller, as users write it."""
+    names = {"hmc": "HMC(step_size=...)", "nuts": "NUTS(step_size=...)", "metropolis": "Metropolis(scale=...)"}
+    return names.get(trace.sampler, f"step of '{trace.sampler}'")
+
+
 def _check_stuck(trace: Trace) -> Iterator[Finding]:
     if trace.draws.shape[1] < 2:
         return
     stuck = np.flatnonzero((trace.unconstrained == trace.unconstrained[:, :1]).all(axis=(1, 2)))
     if stuck.size:
         rate = trace.stats["acceptance_rate"][stuck].mean()
-        remedy = "Metropolis(step_size=...)" if _is_metropolis(trace) else "HMC(step_size=...), or raise target_accept"
+        remedy = _step_setting(trace) + ("" if _is_metropolis(trace) else ", or raise target_accept")
         yield Finding(
             "stuck",
             f"{stuck.size} of {len(trace.draws)} chains never moved (chains {stuck.tolist()}, mean acceptance rate "
             f"{rate:.2f}): every proposal was rejected, usually because the step is too long for this posterior or the "
-            f"warm-up too short to find a good one. Set a smaller {remedy}, and raise tune=.",
+            f"warm-up too short to find a good one. Raise tune=, or set a smaller {remedy}.",
         )
 
 
@@ -207,15 +218,21 @@ def _check_rhat(trace: Trace) -> Iterator[Finding]:
     rhats = np.array([_rhat(trace.draws[:, :, j]) for j in range(len(trace.names))])
     bad = np.flatnonzero(rhats > RHAT_MAX)  # NaN compares false
     if bad.size:
-        worst = trace.names[bad[np.argmax(rhats[bad])]]
+        worst = int(bad[np.argmax(rhats[bad])])
         yield Finding(
             "r_hat",
-            f"R-hat is {rhats[bad].max():.3f} for '{worst}' (above {RHAT_MAX} for {bad.size} of {len(rhats)} "
-            "hyperparameters): the chains do not agree with each other. Either the warm-up was too short to reach "
-            "the posterior, or it has several modes, as when a prior is very wide or the inputs have very different "
-            f"scales. Raise tune= and draws= (now {_lengths(trace)}), standardise the inputs, or narrow the prior of "
-            f"'{worst}'.",
+            f"R-hat is {rhats[bad].max():.3f} for '{trace.names[worst]}' (above {RHAT_MAX} for {bad.size} of "
+            f"{len(rhats)} hyperparameters): the chains do not agree with each other. {_rhat_story(trace, worst)}",
         )
+
+
+def _rhat_story(trace: Trace, worst: int) -> str:
+    """Likely cause of a high R-hat, and what helps; `worst` is the column of the highest."""
+    return describe_modes(trace, worst) or (
+        "Either the warm-up was too short to reach the posterior, or it has several modes, as when a prior is very "
+        f"wide or the inputs have very different scales. Raise tune= and draws= (now {_lengths(trace)}), or "
+        f"narrow the prior of '{trace.names[worst]}'."
+    )
 
 
 def _check_ess(trace: Trace) -> Iterator[Finding]:
@@ -248,11 +265,17 @@ def _ess_story(trace: Trace, lowest: float) -> tuple[str, str]:
     if lowest > 0.5 * chains * draws:
         return f"the run is short, {chains} x {draws} draws", ""
     if _is_metropolis(trace):
-        return f"a random walk moves slowly (acceptance rate {rate:.2f})", "; sampler='hmc' needs far fewer"
+        return f"a random walk moves slowly (acceptance rate {rate:.2f})", "; sampler='nuts' needs far fewer"
     if rate < 0.5:
         return (
             f"many proposals are rejected (acceptance rate {rate:.2f}), so the step is too long",
-            "; a smaller HMC(step_size=...), a higher target_accept or a longer tune= would reject less",
+            f"; a smaller {_step_setting(trace)}, a higher target_accept or a longer tune= would reject less",
+        )
+    if "tree_depth" in trace.stats:
+        return (
+            f"successive draws are too much alike (acceptance rate {rate:.2f}), as where the posterior is curved or "
+            "heavy-tailed, or its scales were learnt badly",
+            "; a longer tune=, standardised inputs or narrower priors would make each draw worth more",
         )
     return (
         f"successive draws are too much alike (acceptance rate {rate:.2f}), so the trajectories are short compared "
@@ -269,7 +292,19 @@ def _check_divergences(trace: Trace) -> Iterator[Finding]:
             "divergences",
             f"{count} of {diverging.size} draws diverged ({count / diverging.size:.1%}): the leapfrog lost the energy, "
             "so a region of the posterior that curves more than the step allows may be missing from the draws. "
-            "Set a smaller HMC(step_size=...), raise target_accept or tune=, or narrow the widest priors.",
+            f"Set a smaller {_step_setting(trace)}, raise target_accept or tune=, or narrow the widest priors.",
+        )
+
+
+def _check_depth(trace: Trace) -> Iterator[Finding]:
+    cut = trace.stats.get("reached_max_treedepth")
+    if cut is not None and cut.size and cut.mean() > CUT_MAX:
+        yield Finding(
+            "max_treedepth",
+            f"{int(cut.sum())} of {cut.size} trajectories ({cut.mean():.0%}) were cut at the largest tree depth before "
+            "they turned back, so draws are dear and still alike: the step is tiny compared with the posterior, "
+            "usually because its scales differ widely and warm-up has not learnt them. Raise tune=, standardise the "
+            "inputs, or raise NUTS(max_depth=...).",
         )
 
 
@@ -294,9 +329,9 @@ def _check_solver(trace: Trace) -> Iterator[Finding]:
             "Narrow the prior of the variance, or allow more: evidence=Laplace(max_iter=...).",
         ),
         "not_positive_definite": (
-            "the covariance matrix was not positive definite",
-            "duplicate rows or very long length scales make its rows nearly equal",
-            "Remove duplicate rows, standardise the inputs, add a White kernel, or narrow the length scale's prior.",
+            "the covariance could not be factorised, or the hyperparameters left the range of floating point,",
+            "a step far too long in the first draws does this, or a prior that allows variances beyond 1e15",
+            "Raise tune=, or narrow the prior of the variance.",
         ),
     }
     for kind, (what, cause, remedy) in stories.items():

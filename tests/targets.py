@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, lgamma
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, special, stats
 
 from hmcgp.target import NOT_POSITIVE_DEFINITE, Evaluation
 
@@ -62,6 +62,27 @@ class LogGamma:
         return stats.loggamma(self.shape[i])
 
 
+class NormalMixture:
+    """The distribution of x with x | z ~ N(mean(z), sd(z)^2) and z ~ N(0, 1), by quadrature over z."""
+
+    def __init__(self, mean, sd):
+        z, weight = special.roots_hermitenorm(120)
+        self.weight = weight / weight.sum()
+        self.centre, self.sd = mean(z), sd(z)
+
+    def mean(self):
+        return float(self.weight @ self.centre)
+
+    def var(self):
+        return float(self.weight @ (self.sd**2 + self.centre**2)) - self.mean() ** 2
+
+    def cdf(self, x):
+        return float(self.weight @ special.ndtr((x - self.centre) / self.sd))
+
+    def ppf(self, q):
+        return optimize.brentq(lambda x: self.cdf(x) - q, -50.0, 50.0)
+
+
 class HalfSpace(Gaussian):
     """A standard Gaussian that cannot be computed where u_0 < edge."""
 
@@ -86,6 +107,27 @@ class Warped(Gaussian):
         r = u[1] - self.bend * u[0] ** 2
         grad = np.array([-u[0] + 2.0 * self.bend * u[0] * r, -r])
         return Evaluation(-0.5 * float(u[0] ** 2 + r**2), grad)
+
+    def marginal(self, i):
+        return super().marginal(0) if i == 0 else NormalMixture(lambda z: self.bend * z**2, np.ones_like)
+
+
+class Funnel(Gaussian):
+    """A mild funnel: x_0 ~ N(0, 1) and x_1 ~ N(0, exp(x_0)), so that the scale of x_1 spans a factor of 10."""
+
+    def __init__(self):
+        super().__init__(np.zeros(2), np.eye(2))
+
+    def evaluate(self, u, carry=None):
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = u[1] ** 2 * np.exp(-u[0])
+            value = -0.5 * float(u[0] ** 2 + u[0] + square)
+            if not value > -inf:
+                return Evaluation(-inf, np.zeros(2))
+            return Evaluation(value, np.array([-u[0] - 0.5 + 0.5 * square, -u[1] * np.exp(-u[0])]))
+
+    def marginal(self, i):
+        return super().marginal(0) if i == 0 else NormalMixture(np.zeros_like, lambda z: np.exp(0.5 * z))
 
 
 class WrongGradient:

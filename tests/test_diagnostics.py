@@ -14,6 +14,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from hmcgp import _arviz
+from hmcgp._modes import levels
 from hmcgp.diagnostics import COLUMNS, bfmi, check, summary, warn
 from hmcgp.errors import ApproximationWarning, InvalidInput
 from hmcgp.samplers.trace import STAT_DTYPE, Trace
@@ -135,8 +136,63 @@ def test_chains_that_disagree():
     (finding,) = [f for f in check(make_trace(u)) if f.kind == "r_hat"]
     value = summary(make_trace(u)).loc["length_scale[FL]", "r_hat"]
     assert value > 1.05
-    for part in (f"{value:.3f} for 'length_scale[FL]'", "2 of 3", "tune=50, draws=500", "standardise", "prior"):
+    for part in (f"{value:.3f} for 'length_scale[FL]'", "2 of 3", "tune=50, draws=500", "prior"):
         assert part in finding.message
+
+
+def lp_of(levels, draws=500, seed=6):
+    """Log densities that fluctuate by 1.2, as of three hyperparameters, about the level of each chain."""
+    return np.asarray(levels)[:, None] + 1.2 * np.random.default_rng(seed).normal(size=(len(levels), draws))
+
+
+def test_modes_are_named_by_their_log_density():
+    u = white()
+    u[[0, 2], :, 1] += 3.0
+    (finding,) = [f for f in check(make_trace(u, lp=lp_of([-45.0, -52.0, -45.0, -52.0]))) if f.kind == "r_hat"]
+    medians = [np.median(np.exp(u[chains, :, 1])) for chains in ([0, 2], [1, 3])]
+    assert "2 places" in finding.message
+    assert (
+        f"chains [0, 2] at mean log density -45.0, with median {medians[0]:.3g} of 'length_scale[FL]'"
+        in finding.message
+    )
+    assert f"chains [1, 3] at mean log density -52.0, with median {medians[1]:.3g}" in finding.message
+    assert "chains=" in finding.message
+
+
+def test_one_level_is_not_called_modes():
+    """Chains that disagree at the same level; and levels apart by luck, in chains that agree."""
+    u = white()
+    u[2, :, 1] += 1.0
+    (finding,) = [f for f in check(make_trace(u, lp=lp_of([-45.0, -45.4, -44.7, -45.1]))) if f.kind == "r_hat"]
+    assert "mean log density" not in finding.message
+    assert check(make_trace(white(), lp=lp_of([-45.0, -52.0, -45.0, -52.0]))) == []
+
+
+def test_levels():
+    assert levels(lp_of([-5.0, 1.0, -20.0, -5.3, 1.1]))[0].chains == [1, 4]
+    assert [level.chains for level in levels(lp_of([-5.0, 1.0, -20.0, -5.3, 1.1]))] == [[1, 4], [0, 3], [2]]
+    assert levels(np.array([[-3.0, -4.0]])) == [([0], -3.5)]
+    assert [level.chains for level in levels(np.array([[-3.0, -3.0], [-4.0, -4.0]]))] == [[0], [1]]  # stuck chains
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.0, False), (0.04, False), (0.06, True)])
+def test_trajectories_cut_at_the_largest_depth(share, found):
+    cut = np.zeros((4, 500), dtype=bool)
+    cut.flat[: int(share * cut.size)] = True
+    findings = check(make_trace(white(), sampler="nuts", reached_max_treedepth=cut))
+    assert [f.kind for f in findings] == ["max_treedepth"] * found
+    assert all("120 of 2000" in f.message and "max_depth" in f.message for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "words"),
+    [("hmc", "HMC(step_size=...)"), ("nuts", "NUTS(step_size=...)"), ("metropolis", "(scale=...)")],
+)
+def test_the_setting_named_is_that_of_the_sampler(sampler, words):
+    u = white()
+    u[:] = u[:, :1]
+    stuck, *_ = check(make_trace(u, sampler=sampler, diverging=np.ones((4, 500), dtype=bool)))
+    assert words in stuck.message
 
 
 def test_low_effective_sample_size_names_the_worst_and_the_draws_needed():
@@ -156,7 +212,9 @@ def test_low_effective_sample_size_names_the_worst_and_the_draws_needed():
     ("changes", "words"),
     [
         ({"acceptance_rate": np.full((4, 500), 0.2)}, "a smaller HMC(step_size=...)"),
-        ({"sampler": "metropolis"}, "sampler='hmc'"),
+        ({"acceptance_rate": np.full((4, 500), 0.2), "sampler": "nuts"}, "a smaller NUTS(step_size=...)"),
+        ({"sampler": "metropolis"}, "sampler='nuts'"),
+        ({"sampler": "nuts", "tree_depth": np.full((4, 500), 3)}, "a longer tune="),
     ],
 )
 def test_the_remedy_for_a_low_sample_size_follows_the_cause(changes, words):
@@ -197,7 +255,7 @@ def test_a_chain_that_never_moved():
     """Its R-hat is infinite or NaN and arviz gives a constant an ESS of n, so it needs a finding of its own."""
     u = white()
     u[1] = u[1, 0]
-    assert kinds(make_trace(u))[:2] == ["stuck", "r_hat"]
+    assert kinds(make_trace(u)) == ["stuck"]
     everywhere = make_trace(np.broadcast_to(u[:1, :1], u.shape).copy(), energy=np.zeros((4, 500)))
     (finding,) = check(everywhere)
     assert finding.kind == "stuck"
@@ -219,7 +277,7 @@ def test_findings_come_as_one_warning_per_category_at_the_callers_line():
         text = solver if finding.kind in ("not_converged", "not_positive_definite") else convergence
         assert finding.message in text
     assert "in 6 evaluations, within 2 of 2000 kept draws" in solver
-    assert "duplicate rows" in solver
+    assert "beyond 1e15" in solver
     assert "diverged" not in solver
 
 

@@ -126,7 +126,7 @@ def test_any_two_labels(labels):
     assert gp.score(X_TEST, np.where(Y_TEST == "M", labels[1], labels[0])) > 0.9
 
 
-@pytest.mark.parametrize("sampler", ["hmc", "metropolis", "map", HMC(step_size=0.1, n_steps=5)])
+@pytest.mark.parametrize("sampler", ["nuts", "hmc", "metropolis", "map", HMC(step_size=0.1, n_steps=5)])
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
 def test_samplers_and_likelihoods(sampler, likelihood):
     gp = fitted(quick(sampler=sampler, likelihood=likelihood))

@@ -6,8 +6,22 @@ from hmcgp.samplers.chain import Sampler
 from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.integrators import State, leapfrog
 from hmcgp.samplers.metropolis import Metropolis
+from hmcgp.samplers.nuts import NUTS
 from hmcgp.samplers.run import sample
-from hmcgp.samplers.trace import Info, Trace
+from hmcgp.samplers.trace import Info, Trace, TreeInfo
 from hmcgp.target import Evaluation, Target
 
-__all__ = ["HMC", "Evaluation", "Info", "Metropolis", "Sampler", "State", "Target", "Trace", "leapfrog", "sample"]
+__all__ = [
+    "HMC",
+    "NUTS",
+    "Evaluation",
+    "Info",
+    "Metropolis",
+    "Sampler",
+    "State",
+    "Target",
+    "Trace",
+    "TreeInfo",
+    "leapfrog",
+    "sample",
+]

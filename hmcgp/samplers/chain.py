@@ -9,17 +9,18 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.samplers.adaptation import Tuning
-from hmcgp.samplers.hmc import Step
 from hmcgp.samplers.integrators import State, init
-from hmcgp.samplers.trace import STAT_DTYPE, Info
+from hmcgp.samplers.trace import AnyInfo, stat_dtype
 from hmcgp.target import Target
+
+Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, AnyInfo]]
 
 ATTEMPTS = 100  # draws of a starting point before giving up
 
@@ -32,6 +33,11 @@ class Sampler(Protocol):
         """Short name, as users write it."""
         ...
 
+    @property
+    def info(self) -> type[AnyInfo]:
+        """What each step reports; its fields are the columns of the statistics."""
+        ...
+
     def check(self, n_dim: int, tune: int) -> None:
         """Raise InvalidInput for settings that do not fit."""
         ...
@@ -40,7 +46,7 @@ class Sampler(Protocol):
         """Return the settings of the first step."""
         ...
 
-    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: Info) -> Tuning:
+    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo) -> Tuning:
         """Return the settings of the next step, after one draw of warm-up."""
         ...
 
@@ -52,15 +58,15 @@ class Sampler(Protocol):
 class Record:
     """What one chain has done so far; `count` grows last, so rows below it are always whole."""
 
-    def __init__(self, tune: int, draws: int, n_dim: int) -> None:
+    def __init__(self, tune: int, draws: int, n_dim: int, info: type[AnyInfo]) -> None:
         self.tune = tune
         self.positions: Array = np.empty((tune + draws, n_dim))
-        self.stats = np.empty(tune + draws, dtype=STAT_DTYPE)
+        self.stats = np.empty(tune + draws, dtype=stat_dtype(info))
         self.count = 0
         self.inv_metric: Array | None = None  # set at the end of warm-up
         self.error: Exception | None = None
 
-    def add(self, state: State, info: Info) -> None:
+    def add(self, state: State, info: AnyInfo) -> None:
         """Write one draw."""
         i = self.count
         self.positions[i] = state.position
@@ -179,6 +185,6 @@ def find_start(target: Target, rng: np.random.Generator, start: Array | None) ->
             return state
     raise InvalidInput(
         f"the log density was -inf at all of {ATTEMPTS} random starting points: the covariance could not be factored, "
-        "or the inner solver failed, wherever the prior puts weight. Check the data for duplicate rows and unscaled "
-        "inputs, and the priors for absurd scales; or give 'start'."
+        "or the inner solver failed, wherever the prior puts weight. Check the priors for absurd scales, and the "
+        "inputs if they are not standardised."
     )

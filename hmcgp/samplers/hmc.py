@@ -15,18 +15,13 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
+from hmcgp._checks import check_count
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-from hmcgp.samplers.adaptation import (
-    Tuning,
-    adapt,
-    build_schedule,
-    find_step_size,
-    start_dual_average,
-    start_welford,
-)
+from hmcgp.samplers.adaptation import Tuning
+from hmcgp.samplers.hamiltonian import Hamiltonian, check_positive
 from hmcgp.samplers.integrators import State, init, leapfrog
-from hmcgp.samplers.metric import Metric, as_metric, end_energy, kinetic_energy, sample_momentum
+from hmcgp.samplers.metric import Metric, end_energy, kinetic_energy, sample_momentum
 from hmcgp.samplers.trace import Info
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
 
@@ -109,7 +104,7 @@ def integrate(
 
 
 @dataclass(frozen=True, eq=False)
-class HMC:
+class HMC(Hamiltonian):
     """Hamiltonian Monte Carlo with trajectories of fixed length.
 
     A number is a fact, None is learnt in warm-up.
@@ -126,8 +121,8 @@ class HMC:
     metric : ndarray of shape (n_dim,) or (n_dim, n_dim), optional
         Inverse mass, ideally the posterior covariance of the unconstrained parameters.  None adapts it when the
         step size is adapted too, and is the identity when the step size is given.
-    dense : bool
-        Whether an adapted metric is a full covariance rather than variances.
+    dense : bool, optional
+        Whether an adapted metric is a full covariance rather than variances.  None: up to 30 dimensions it is.
     trajectory : float
         Integration time when `n_steps` is None.  With the metric at the posterior covariance, pi/2 takes a Gaussian
         from any point to an independent one; up to 2 helps directions that a diagonal metric makes too short, and
@@ -144,50 +139,23 @@ class HMC:
     n_steps: int | None = None
     jitter: float = 0.2
     metric: Array | None = None
-    dense: bool = False
+    dense: bool | None = None
     trajectory: float = pi / 2
     max_steps: int = 64
     target_accept: float = 0.8
     max_energy_error: float = 1000.0
 
     name: ClassVar[str] = "hmc"
+    info: ClassVar[type[Info]] = Info
 
     def __post_init__(self) -> None:
-        _positive("step_size", self.step_size)
-        _positive("n_steps", self.n_steps)
-        _positive("trajectory", self.trajectory)
-        _positive("max_steps", self.max_steps)
-        _positive("max_energy_error", self.max_energy_error)
+        self.check_settings()
+        if self.n_steps is not None:
+            check_count("n_steps", self.n_steps, 1)
+        check_positive("trajectory", self.trajectory)
+        check_count("max_steps", self.max_steps, 1)
         if not 0.0 <= self.jitter < 1.0:
             raise InvalidInput(f"'jitter' must be in [0, 1); got {self.jitter}.")
-        if not 0.0 < self.target_accept < 1.0:
-            raise InvalidInput(f"'target_accept' must be in (0, 1); got {self.target_accept}.")
-
-    def check(self, n_dim: int, tune: int) -> None:
-        """Refuse settings that do not fit the target or the length of warm-up."""
-        as_metric(self.metric, n_dim)
-        if self.step_size is None and tune == 0:
-            raise InvalidInput("'step_size' is None, which means learnt in warm-up, but tune=0. Give one of them.")
-
-    def start_tuning(self, target: Target, rng: np.random.Generator, state: State, tune: int) -> Tuning:
-        """Return the settings of the first step."""
-        metric = as_metric(self.metric, target.n_dim)
-        schedule = build_schedule(tune)
-        if self.step_size is not None:
-            return Tuning(self.step_size, metric, schedule)
-        step_size = find_step_size(target, rng, state, metric)
-        welford = start_welford(target.n_dim, dense=self.dense) if self.metric is None else None
-        return Tuning(step_size, metric, schedule, 0, start_dual_average(step_size), welford)
-
-    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: Info) -> Tuning:
-        """Return the settings of the next step, after one draw of warm-up."""
-        return adapt(
-            tuning,
-            state.position,
-            info.acceptance_rate,
-            target_accept=self.target_accept,
-            restart_step=lambda metric, step_size: find_step_size(target, rng, state, metric, step_size),
-        )
 
     def build_step(self, target: Target, tuning: Tuning) -> Step:
         """Return the transition with given settings."""
@@ -200,8 +168,3 @@ class HMC:
             jitter=self.jitter,
             max_energy_error=self.max_energy_error,
         )
-
-
-def _positive(name: str, value: float | None) -> None:
-    if value is not None and not 0.0 < value < inf:
-        raise InvalidInput(f"'{name}' must be positive and finite; got {value}.")

@@ -40,7 +40,10 @@ def as_metric(metric: Array | None, n_dim: int) -> Metric:
     -------
     Metric
     """
-    S = np.ones(n_dim) if metric is None else np.array(metric, dtype=float)
+    try:
+        S = np.ones(n_dim) if metric is None else np.array(metric, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"'metric' must be numbers, or None to learn it in warm-up; got {metric!r}.") from None
     if S.shape not in ((n_dim,), (n_dim, n_dim)):
         raise InvalidInput(f"'metric' must have shape ({n_dim},) or ({n_dim}, {n_dim}); got {S.shape}.")
     if S.ndim == 1:

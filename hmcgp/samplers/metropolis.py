@@ -20,8 +20,8 @@ from hmcgp.errors import InvalidInput
 from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, start_dual_average, start_welford
 from hmcgp.samplers.integrators import State, evaluate, init
 from hmcgp.samplers.metric import Metric, apply, as_metric
-from hmcgp.samplers.trace import Info
-from hmcgp.target import NO_FAILURE, NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.samplers.trace import AnyInfo, Info
+from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
 
 __all__ = ["Info", "Metropolis", "State", "build_step", "init"]
 
@@ -61,7 +61,7 @@ def build_step(target: Target, metric: Metric, *, scale: float) -> Step:
             n_steps=1,
             energy=-state.logdensity,
             energy_error=loss,
-            diverging=failure != NO_FAILURE,
+            diverging=False,  # there is no trajectory to diverge; a failed evaluation is counted as such
             solver_iterations=evaluation.solver_iterations,
             solver_residual=evaluation.solver_residual,
             not_positive_definite=int(failure == NOT_POSITIVE_DEFINITE),
@@ -86,11 +86,12 @@ class Metropolis:
     scale: float | Array | None = None
 
     name: ClassVar[str] = "metropolis"
+    info: ClassVar[type[Info]] = Info
 
     def __post_init__(self) -> None:
         if self.scale is not None:
-            scale = np.asarray(self.scale, dtype=float)
-            if scale.ndim > 1 or not (np.all(scale > 0.0) and np.all(scale < inf)):
+            scale = np.asarray(self.scale)
+            if scale.dtype.kind not in "fiu" or scale.ndim > 1 or not (np.all(scale > 0.0) and np.all(scale < inf)):
                 raise InvalidInput(f"'scale' must be positive and finite, a number or a vector; got {self.scale}.")
 
     def check(self, n_dim: int, tune: int) -> None:
@@ -116,7 +117,7 @@ class Metropolis:
             start_welford(d, dense=True),
         )
 
-    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: Info) -> Tuning:
+    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo) -> Tuning:
         """Return the settings of the next step, after one draw of warm-up."""
         d = target.n_dim
         return adapt(

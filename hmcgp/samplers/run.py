@@ -6,7 +6,6 @@ are or on how many threads run them.  Ctrl-C keeps what there is; an error in on
 
 from __future__ import annotations
 
-import numbers
 import time
 import warnings
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from hmcgp._checks import check_count
 from hmcgp._parallel import resolve_n_jobs, run_threads
 from hmcgp._random import RandomStateLike, spawn_generators
 from hmcgp._typing import Array
@@ -21,11 +21,12 @@ from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
 from hmcgp.samplers.chain import ChainTask, Control, Record, Sampler, run_chain
 from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.metropolis import Metropolis
+from hmcgp.samplers.nuts import NUTS
 from hmcgp.samplers.progress import Progress
-from hmcgp.samplers.trace import STAT_DTYPE, Trace
+from hmcgp.samplers.trace import Trace
 from hmcgp.target import Target
 
-SAMPLERS: dict[str, Callable[[], Sampler]] = {"hmc": HMC, "metropolis": Metropolis}
+SAMPLERS: dict[str, Callable[[], Sampler]] = {"nuts": NUTS, "hmc": HMC, "metropolis": Metropolis}
 
 
 def sample(
@@ -47,7 +48,7 @@ def sample(
     target : Target
         The log density, with its gradient.
     sampler : str or Sampler
-        "hmc", "metropolis", or an instance with settings.
+        "nuts", "hmc", "metropolis", or an instance with settings.
     draws : int
         Draws per chain to keep.
     tune : int
@@ -75,7 +76,7 @@ def sample(
     starts = as_starts(start, chains, target.n_dim)
     n_threads = resolve_n_jobs(n_jobs, chains)
     rngs = spawn_generators(random_state, chains)
-    records = [Record(tune, draws, target.n_dim) for _ in range(chains)]
+    records = [Record(tune, draws, target.n_dim, sampler.info) for _ in range(chains)]
     control = Control()
     progress = Progress(records, tune, enabled=progressbar)
     calls = [
@@ -111,14 +112,14 @@ def as_sampler(sampler: str | Sampler) -> Sampler:
             return SAMPLERS[sampler]()
     elif hasattr(sampler, "build_step") and not isinstance(sampler, type):
         return sampler
-    raise InvalidInput(f"'sampler' must be one of {sorted(SAMPLERS)} or an instance; got {sampler!r}.")
+    hint = " For the most probable parameters use find_map, or GPClassifier(sampler='map')." if sampler == "map" else ""
+    raise InvalidInput(f"'sampler' must be one of {sorted(SAMPLERS)} or an instance; got {sampler!r}.{hint}")
 
 
 def check_counts(*, draws: int, tune: int, chains: int) -> None:
     """Refuse counts that are no counts."""
     for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-            raise InvalidInput(f"'{name}' must be an integer >= {least}; got {value!r}.")
+        check_count(name, value, least)
 
 
 def as_starts(start: Array | None, chains: int, n_dim: int) -> list[Array | None]:
@@ -139,6 +140,8 @@ def raise_first_error(records: list[Record]) -> None:
         if record.error is not None:
             kind = InvalidInput if isinstance(record.error, InvalidInput) else HmcgpError
             what = f"{type(record.error).__name__}: {record.error}"
+            if isinstance(record.error, InvalidInput) and record.count == 0:
+                raise record.error  # the user's settings, not this chain's fate
             raise kind(f"chain {c} failed {record.where}: {what}") from record.error
 
 
@@ -188,4 +191,4 @@ def assemble(
 
 
 def _columns(stats: NDArray[np.void]) -> dict[str, NDArray[np.generic]]:
-    return {name: stats[name].copy() for name in STAT_DTYPE.names or ()}
+    return {name: stats[name].copy() for name in stats.dtype.names or ()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, get_type_hints
+from typing import NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,33 @@ class Info(NamedTuple):
     not_converged: int
 
 
-STAT_DTYPE = np.dtype([(name, np.dtype(kind)) for name, kind in get_type_hints(Info).items()])
+class TreeInfo(NamedTuple):
+    """As `Info`, for a sampler whose trajectories double."""
+
+    lp: float
+    acceptance_rate: float  # averaged over the states of the trajectory
+    step_size: float
+    n_steps: int
+    energy: float
+    energy_error: float  # energy at the draw minus at the start of the trajectory
+    diverging: bool
+    solver_iterations: int
+    solver_residual: float
+    not_positive_definite: int
+    not_converged: int
+    tree_depth: int  # doublings of the trajectory
+    reached_max_treedepth: bool  # whether it was stopped by their number
+
+
+AnyInfo: TypeAlias = Info | TreeInfo
+
+
+def stat_dtype(info: type[AnyInfo]) -> np.dtype[np.void]:
+    """Return the columns of the statistics of a sampler, by the type of its info."""
+    return np.dtype([(name, np.dtype(kind)) for name, kind in get_type_hints(info).items()])
+
+
+STAT_DTYPE = stat_dtype(Info)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +67,11 @@ class Trace:
     unconstrained : ndarray of shape (n_chains, n_draws, n_dim)
         The same draws as the sampler saw them.
     stats : dict of ndarray of shape (n_chains, n_draws)
-        The fields of `Info`.
+        The fields of the sampler's info: those of `Info`, for NUTS of `TreeInfo`.
     names : list of str
         One name per parameter.
     sampler : str
-        "hmc", "metropolis".
+        "nuts", "hmc", "metropolis", or "map".
     sampling_time : float
         Seconds, warm-up included.
     interrupted : bool

@@ -1,0 +1,76 @@
+"""What the Hamiltonian samplers share: the settings of the leapfrog, and how warm-up learns them."""
+
+from __future__ import annotations
+
+from math import inf
+from numbers import Real
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.samplers.adaptation import (
+    Tuning,
+    adapt,
+    build_schedule,
+    find_step_size,
+    start_dual_average,
+    start_welford,
+)
+from hmcgp.samplers.integrators import State
+from hmcgp.samplers.metric import as_metric
+from hmcgp.samplers.trace import AnyInfo
+from hmcgp.target import Target
+
+DENSE_UP_TO = 30  # dimensions; a dense metric costs nothing there against an evaluation of the target
+
+
+class Hamiltonian:
+    """Checks and warm-up of a sampler with these settings; None is learnt."""
+
+    step_size: float | None
+    metric: Array | None
+    dense: bool | None
+    target_accept: float
+    max_energy_error: float
+
+    def check_settings(self) -> None:
+        """Refuse settings that fit no target."""
+        check_positive("step_size", self.step_size)
+        check_positive("max_energy_error", self.max_energy_error)
+        if not 0.0 < self.target_accept < 1.0:
+            raise InvalidInput(f"'target_accept' must be in (0, 1); got {self.target_accept}.")
+
+    def check(self, n_dim: int, tune: int) -> None:
+        """Refuse settings that do not fit the target or the length of warm-up."""
+        as_metric(self.metric, n_dim)
+        if self.step_size is None and tune == 0:
+            raise InvalidInput("'step_size' is None, which means learnt in warm-up, but tune=0. Give one of them.")
+
+    def start_tuning(self, target: Target, rng: np.random.Generator, state: State, tune: int) -> Tuning:
+        """Return the settings of the first step."""
+        n_dim = target.n_dim
+        metric = as_metric(self.metric, n_dim)
+        schedule = build_schedule(tune)
+        if self.step_size is not None:
+            return Tuning(self.step_size, metric, schedule)
+        step_size = find_step_size(target, rng, state, metric)
+        dense = n_dim <= DENSE_UP_TO if self.dense is None else self.dense
+        welford = start_welford(n_dim, dense=dense) if self.metric is None else None
+        return Tuning(step_size, metric, schedule, 0, start_dual_average(step_size), welford)
+
+    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo) -> Tuning:
+        """Return the settings of the next step, after one draw of warm-up."""
+        return adapt(
+            tuning,
+            state.position,
+            info.acceptance_rate,
+            target_accept=self.target_accept,
+            restart_step=lambda metric, step_size: find_step_size(target, rng, state, metric, step_size),
+        )
+
+
+def check_positive(name: str, value: float | None) -> None:
+    """Refuse a setting that is given and not positive and finite."""
+    if value is not None and not (isinstance(value, Real) and 0.0 < value < inf):
+        raise InvalidInput(f"'{name}' must be positive and finite; got {value!r}.")
