@@ -13,6 +13,10 @@ import numpy as np
 
 from hmcgp._typing import Array
 
+NO_FAILURE = 0
+NOT_POSITIVE_DEFINITE = 1
+NOT_CONVERGED = 2
+
 
 class Evaluation(NamedTuple):
     """A log density, its gradient, and what it took to compute them."""
@@ -22,12 +26,7 @@ class Evaluation(NamedTuple):
     carry: object = None  # opaque warm start for the next evaluation
     solver_iterations: int = 0
     solver_residual: float = 0.0
-    failure: int = 0  # NO_FAILURE, NOT_POSITIVE_DEFINITE or NOT_CONVERGED
-
-
-NO_FAILURE = 0
-NOT_POSITIVE_DEFINITE = 1
-NOT_CONVERGED = 2
+    failure: int = NO_FAILURE  # or NOT_POSITIVE_DEFINITE, NOT_CONVERGED
 
 
 class Target(Protocol):

@@ -9,7 +9,7 @@ from scipy.special import log_expit, log_ndtr
 
 
 def laplace(K, y, log_lik, n_iter=100):
-    """Mode, log evidence and its derivative with respect to K (FORMULAS: Rasmussen & Williams, algorithms 3.1 and 5.1).
+    """Mode, log evidence and its derivative with respect to K (Rasmussen & Williams, algorithms 3.1, 5.1).
 
     Derivatives of the likelihood by high-order differences would lose digits: log_lik returns (log p, g, W, d3).
     """
