@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -125,6 +126,15 @@ def test_progress_bar_in_a_terminal(monkeypatch):
     assert "div=0" in shown
     assert "acc=0." in shown
     assert "step=" in shown
+
+
+def test_progress_bar_in_a_notebook(monkeypatch):
+    """A notebook's stderr is no terminal, yet shows bars."""
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    sample(correlated_gaussian(), "hmc", **(QUICK | {"progressbar": True}))
+    assert "280/280" in sys.stderr.getvalue()
 
 
 def test_progress_bar_is_quiet_elsewhere(monkeypatch, capsys):

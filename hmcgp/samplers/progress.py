@@ -6,8 +6,10 @@ from what the chains have recorded.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -38,7 +40,7 @@ class Progress:
         self._records = records
         self._tune = tune
         self._lock = threading.Lock()
-        self._bar: Any = _bar(sum(len(r.stats) for r in records)) if enabled else None
+        self._bar: Any = _bar(sum(r.total for r in records), sum(r.count for r in records)) if enabled else None
         self._next = float("inf") if self._bar is None or self._bar.disable else 0.0
 
     def tick(self) -> None:
@@ -75,9 +77,21 @@ class Progress:
         return {"div": f"{diverged}", "acc": f"{acceptance:.2f}", "step": f"{step_size:.2g}"}
 
 
-def _bar(total: int) -> Any:
-    from tqdm.auto import tqdm
+def _bar(total: int, done: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a notebook without ipywidgets: text does as well
+        from tqdm.auto import tqdm
+    return tqdm(
+        total=total,
+        initial=done,
+        disable=False if _in_notebook() else None,  # None: off unless stderr is a terminal
+        desc=WAITING,
+        mininterval=0.0,
+        bar_format=BAR_FORMAT,
+    )
 
-    notebook = any(c.__module__ == "tqdm.notebook" for c in tqdm.__mro__)
-    # disable=None means "off unless stderr is a terminal"; a notebook's stderr is none, yet shows widgets
-    return tqdm(total=total, disable=False if notebook else None, desc=WAITING, mininterval=0.0, bar_format=BAR_FORMAT)
+
+def _in_notebook() -> bool:
+    """Return whether a notebook shows the output: its stderr is no terminal, yet draws bars."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
