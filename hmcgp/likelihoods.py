@@ -20,6 +20,7 @@ from hmcgp import quadrature
 from hmcgp._likelihood_core import LOGISTIC, PROBIT, likelihood_terms
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
+from hmcgp.parameters import Parametric
 
 
 class Derivatives(NamedTuple):
@@ -32,10 +33,29 @@ class Derivatives(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Likelihood(ABC):
-    """Base class: p(y | f) for labels -1 and +1."""
+class Likelihood(Parametric, ABC):
+    """Base class: p(y | f) for labels -1 and +1.
+
+    A subclass may have parameters of its own, marked as those of kernels are (`hmcgp.parameters`); they are inferred
+    together with the kernel's.
+    """
 
     kind: ClassVar[int]  # what the compiled core calls it
+    targets: ClassVar[str] = "labels"  # what y holds, which decides the default priors
+
+    def check_targets(self, y: Array) -> None:
+        """Raise InvalidInput unless y holds the labels -1 and +1, each at least once.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+        """
+        found = np.unique(y)
+        if not np.array_equal(found, [-1.0, 1.0]):
+            raise InvalidInput(
+                f"'y' must hold the labels -1 and +1; got {found[:5].tolist()}. "
+                "Encode classes with GPClassifier, or map 0/1 by 2*y - 1."
+            )
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """Log p(y | f), elementwise.
@@ -88,6 +108,7 @@ class Logistic(Likelihood):
     kind: ClassVar[int] = LOGISTIC
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.averaging not in _LOGISTIC_AVERAGES:
             raise InvalidInput(f"'averaging' must be one of {sorted(_LOGISTIC_AVERAGES)}; got {self.averaging!r}.")
 
