@@ -22,16 +22,16 @@ from sklearn.utils import check_array
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import Evidence, EvidenceProvider, Laplace
+from hmcgp.evidence import Evidence, EvidenceProvider, Exact, Laplace
 from hmcgp.hyperprior import HyperPrior, Theta, with_prior
 from hmcgp.kernels import Kernel, Parameter, SquaredExponential
-from hmcgp.likelihoods import Likelihood, Logistic, Probit
+from hmcgp.likelihoods import Gaussian, Likelihood, Logistic, Probit
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation
 
 __all__ = ["Model", "Theta", "resolve"]
 
-LIKELIHOODS: dict[str, type[Likelihood]] = {"logistic": Logistic, "probit": Probit}
-PROVIDERS: dict[str, type[Any]] = {"laplace": Laplace}
+LIKELIHOODS: dict[str, type[Likelihood]] = {"logistic": Logistic, "probit": Probit, "gaussian": Gaussian}
+PROVIDERS: dict[str, type[Any]] = {"exact": Exact, "laplace": Laplace}
 
 _U_LIMIT = 700.0  # exp(±u) leaves the range of float64 beyond
 
@@ -45,8 +45,16 @@ def _named(argument: str, value: Any, known: Mapping[str, type[Any]]) -> Any:
     return value
 
 
-def resolve(likelihood: str | Likelihood, evidence: str | EvidenceProvider) -> tuple[Likelihood, EvidenceProvider]:
+def resolve(
+    likelihood: str | Likelihood, evidence: str | EvidenceProvider | None
+) -> tuple[Likelihood, EvidenceProvider]:
     """Instances of a likelihood and an evidence provider that fit each other.
+
+    Parameters
+    ----------
+    likelihood : str or Likelihood
+    evidence : str or EvidenceProvider or None
+        None takes the first of `PROVIDERS` that fits.
 
     Raises
     ------
@@ -54,9 +62,11 @@ def resolve(likelihood: str | Likelihood, evidence: str | EvidenceProvider) -> t
         For an unknown name, or a pair that does not fit, with the list of those that do.
     """
     lik: Any = _named("likelihood", likelihood, LIKELIHOODS)
-    provider: Any = _named("evidence", evidence, PROVIDERS)
     if not isinstance(lik, Likelihood):
         raise InvalidInput(f"'likelihood' must be one of {sorted(LIKELIHOODS)} or a Likelihood; got {lik!r}.")
+    if evidence is None:
+        evidence = next((name for name, p in PROVIDERS.items() if isinstance(lik, p.supports)), "laplace")
+    provider: Any = _named("evidence", evidence, PROVIDERS)
     if not hasattr(provider, "supports") or isinstance(provider, type):
         raise InvalidInput(f"'evidence' must be one of {sorted(PROVIDERS)} or an evidence provider; got {provider!r}.")
     if not isinstance(lik, provider.supports):
@@ -66,18 +76,19 @@ def resolve(likelihood: str | Likelihood, evidence: str | EvidenceProvider) -> t
 
 
 class Model:
-    """Posterior density of the hyperparameters of a Gaussian-process classifier.
+    """Posterior density of the hyperparameters of a Gaussian-process model.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
         Inputs; a DataFrame's column names name the parameters.
     y : array-like of shape (n,)
-        Labels -1 and +1.
+        Labels -1 and +1 or, for a Gaussian likelihood, numbers; the default priors expect mean 0 and variance 1.
     kernel : Kernel, optional
         Default: `SquaredExponential(ard=True)` with its default priors.
     likelihood : str or Likelihood, default="logistic"
-    evidence : str or EvidenceProvider, default="laplace"
+    evidence : str or EvidenceProvider, optional
+        Default: "exact" for a Gaussian likelihood, "laplace" otherwise.
     input_names : sequence of str, optional
         Names of the inputs where X is not a DataFrame; x0, x1, … by default.
 
@@ -96,7 +107,7 @@ class Model:
         *,
         kernel: Kernel | None = None,
         likelihood: str | Likelihood = "logistic",
-        evidence: str | EvidenceProvider = "laplace",
+        evidence: str | EvidenceProvider | None = None,
         input_names: Sequence[str] | None = None,
     ) -> None:
         if input_names is None:

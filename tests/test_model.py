@@ -9,7 +9,7 @@ from checks import check_gradient, classification_problem
 
 from hmcgp import datasets
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import Evidence, Laplace
+from hmcgp.evidence import Evidence, Exact, Laplace
 from hmcgp.evidence.laplace import LaplacePosterior
 from hmcgp.kernels import Constant, Linear, SquaredExponential, White
 from hmcgp.likelihoods import Logistic, Probit
@@ -204,11 +204,16 @@ def test_the_carry_changes_the_work_and_not_the_answer():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"likelihood": "softmax"}, r"'likelihood' must be one of \['logistic', 'probit'\]"),
-        ({"evidence": "laplac"}, r"'evidence' must be one of \['laplace'\]"),
+        ({"likelihood": "softmax"}, r"'likelihood' must be one of \['gaussian', 'logistic', 'probit'\]"),
+        ({"evidence": "laplac"}, r"'evidence' must be one of \['exact', 'laplace'\]"),
         ({"likelihood": Failing()}, "'likelihood' must be"),
         ({"evidence": Logistic()}, "'evidence' must be"),
-        ({"likelihood": Probit(), "evidence": Failing()}, "Failing cannot integrate Probit. Pairs that fit: Laplace"),
+        (
+            {"likelihood": Probit(), "evidence": Failing()},
+            "Failing cannot integrate Probit. Pairs that fit: Exact: Gaussian; Lap",
+        ),
+        ({"likelihood": "gaussian", "evidence": "laplace"}, "Laplace cannot integrate Gaussian. Pairs that fit: Exact"),
+        ({"likelihood": "probit", "evidence": "exact"}, "Exact cannot integrate Probit. Pairs that fit: Exact: Gau"),
         ({"kernel": "rbf"}, "'kernel' must be a hmcgp kernel"),
         ({"kernel": SquaredExponential(1.0, 1.0)}, "every parameter of 'kernel' and 'likelihood' is a fixed number"),
         ({"kernel": SquaredExponential("wide")}, "must be a number .* or a prior"),
@@ -242,6 +247,20 @@ def test_bad_settings_are_explained(change, message):
 def test_bad_data_are_explained(X, y, message):
     with np.errstate(invalid="ignore"), pytest.raises(ValueError, match=message):
         Model(X, y)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [(np.where(Y > 0, np.nan, Y), "'y' must be finite; it holds nan in row 0"), (Y[:-1], "one value per row")],
+)
+def test_bad_numbers_are_explained(y, message):
+    with pytest.raises(InvalidInput, match=message):
+        Model(X, y, likelihood="gaussian")
+
+
+def test_evidence_follows_the_likelihood():
+    assert isinstance(Model(X, Y).evidence, Laplace)
+    assert isinstance(Model(X, Y, likelihood="gaussian").evidence, Exact)
 
 
 def test_a_model_pickles():
