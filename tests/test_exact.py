@@ -15,6 +15,7 @@ from hmcgp.evidence import Exact
 from hmcgp.kernels import Linear, SquaredExponential, White
 from hmcgp.likelihoods import Gaussian
 from hmcgp.model import Model
+from hmcgp.predict import latent_moments
 from hmcgp.priors import Gamma, LogNormal
 from hmcgp.target import NOT_POSITIVE_DEFINITE
 
@@ -162,3 +163,17 @@ def test_an_unanswered_question_is_explained():
     X, y = regression_problem(5, 1)
     with pytest.raises(InvalidInput, match="'noise' of Gaussian is left to its default prior, not a number"):
         Exact()(squared_exponential(X, 1.0, 1.0), y, Gaussian())
+
+
+def test_predictions_average_over_draws():
+    X, y = regression_problem(20, 2)
+    model = Model(X, y, likelihood="gaussian")
+    draws = np.array([[1.0, 1.0, 2.0, 0.1], [2.0, 0.7, 1.5, 0.3]])
+    X_new = np.random.default_rng(3).normal(size=(5, 2))
+    mean, variance = latent_moments(model, draws, X_new)
+    for s, theta in enumerate(draws):
+        K = squared_exponential(np.vstack([X, X_new]), theta[0], theta[1:3])
+        C = K[:20, :20] + theta[3] * np.eye(20)
+        np.testing.assert_allclose(mean[s], K[20:, :20] @ np.linalg.solve(C, y), atol=1e-10)
+        expected = theta[0] - np.einsum("mn,nm->m", K[20:, :20], np.linalg.solve(C, K[:20, 20:]))
+        np.testing.assert_allclose(variance[s], expected, atol=1e-10)

@@ -67,6 +67,21 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     Every probability is likely enough beforehand, none is forced, and neighbours resemble each other in every d.
     The same length-scale prior without the factor sqrt(d) gives nearest rows a median correlation of 0.23 in d = 7 and
     0.00 in d = 30: white noise.
+
+    *Numbers.*  The same experiment with y = f + noise, for targets that a user has given variance 1:
+
+    ======================================================  ======  ======  ======
+    number of inputs d                                           1       7      30
+    ======================================================  ======  ======  ======
+    standard deviation of y within a data set, median         0.58    0.87    1.00
+    the same, exceeded by 95 % of the draws                   0.14    0.28    0.33
+    the same, exceeded by 5 % of the draws                     2.2     2.9     3.1
+    share of the variance of y that is f, lower quartile      0.23    0.62    0.71
+    the same, median                                          0.72    0.91    0.93
+    ======================================================  ======  ======  ======
+
+    The variance may rise well above 1, as it must where the length scale is long and f nearly a straight line.  The
+    noise reaches from 3 % of the standard deviation of y (0.001) to all of it.
     """
     if isinstance(n_inputs, bool) or not isinstance(n_inputs, int | np.integer) or n_inputs < 1:
         raise InvalidInput(f"'n_inputs' must be a positive whole number; got {n_inputs!r}.")
