@@ -205,11 +205,9 @@ def report(study: Study, done: list[Replicate], seconds: float) -> None:
     ess = np.quantile([r.ess for r in done], [0.0, 0.05, 0.5])
     print(f"\n{study.title}: {len(done)} data sets of {study.n} rows, {seconds:.0f} s")
     lengths, redrawn = Counter(r.length for r in done), sum(r.redrawn for r in done)
-    print(
-        f"  smallest ESS of a parameter: least {ess[0]:.0f}, 5 % {ess[1]:.0f}, median {ess[2]:.0f}; chains run again "
-    )
-    print(f"  {LENGTHS[1]} and {LENGTHS[2]} times as long: {lengths[LENGTHS[1]]} and {lengths[LENGTHS[2]]}; ", end="")
-    print(f"single-class data drawn again: {redrawn}")
+    print(f"  smallest ESS of a parameter: least {ess[0]:.0f}, 5 % {ess[1]:.0f}, median {ess[2]:.0f}")
+    print(f"  chains run again {LENGTHS[1]} and {LENGTHS[2]} times as long: {lengths[LENGTHS[1]]} and ", end="")
+    print(f"{lengths[LENGTHS[2]]}; single-class data drawn again: {redrawn}")
     with_findings = sum(bool(r.findings) for r in done)
     print(f"  findings (all replicates kept): {dict(found) or 'none'}, in {with_findings} of them")
     print("  quantity         chi-square p   ecdf p   mean rank (z)      outer 10 %")
@@ -218,7 +216,7 @@ def report(study: Study, done: list[Replicate], seconds: float) -> None:
     clean = [r for r in done if not r.findings]
     if 50 < len(clean) < len(done):
         p = {v.name: round(v.ecdf_p, 4) for v in judge(clean)}
-        print(f"  ecdf p of the {len(clean)} replicates without findings: {p}", flush=True)
+        print(f"  ecdf p of the {len(clean)} replicates without findings: {p}")
 
 
 def draw_panel(ax: Any, done: list[Replicate], name: str, colour: str) -> None:

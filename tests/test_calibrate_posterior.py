@@ -15,6 +15,14 @@ N = 300
 ALPHA = 0.05 / 10.0  # five quantities, two tests each: one false alarm in twenty choices of the seed
 
 
+def test_a_chain_with_too_few_effective_draws_is_run_again(monkeypatch):
+    monkeypatch.setattr(study, "LENGTHS", (1, 4))
+    monkeypatch.setattr(study, "TUNE", 60)
+    done = study.run(study.REGRESSION._replace(n=8, thin=1), 1, seed=3, n_jobs=1)
+    assert done[0].length == 4  # 99 draws seldom are 99 effective ones
+    assert 0 <= done[0].ranks["noise"] <= study.LEVELS
+
+
 def uniform_ranks(rng, n=N):
     return rng.integers(0, study.LEVELS + 1, size=n)
 
@@ -59,7 +67,8 @@ def test_bent_ranks_are_caught(bend):
     assert study.ecdf_p(ranks, study.simulated_extremity(N)) < 0.005
 
 
-def test_a_replicate_follows_from_its_seed_alone():
+def test_a_replicate_follows_from_its_seed_alone(monkeypatch):
+    monkeypatch.setattr(study, "LENGTHS", (1,))
     small = study.REGRESSION._replace(n=8, thin=1)
     one, two = (study.run(small, 2, seed=3, n_jobs=1) for _ in range(2))
     assert one == two
