@@ -1,14 +1,19 @@
-"""How a label y = ±1 depends on its latent value f.
+"""How a target y depends on its latent value f.
 
-    Logistic   p(y | f) = σ(y f) = 1/(1 + exp(-y f))
-    Probit     p(y | f) = Φ(y f)
+    Logistic   p(y | f) = σ(y f) = 1/(1 + exp(-y f))     y = ±1
+    Probit     p(y | f) = Φ(y f)                         y = ±1
+    Gaussian   p(y | f) = N(y; f, noise)                 y any number; noise is a variance
 
-A likelihood knows its logarithm with three derivatives (what an evidence provider needs) and its average over a
-Gaussian f (what a prediction needs).  Everything is computed in log space: nothing overflows at |f| = 1e3.
+A likelihood knows its logarithm with three derivatives (what an evidence provider needs) and, for labels, its average
+over a Gaussian f (what a prediction needs).  Everything is computed in log space: nothing overflows at |f| = 1e3.
+
+A likelihood may have parameters of its own, marked as those of kernels are (`hmcgp.parameters`): a number is a fact, a
+prior is a question, inferred together with the kernel's.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -20,6 +25,7 @@ from hmcgp import quadrature
 from hmcgp._likelihood_core import LOGISTIC, PROBIT, likelihood_terms
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
+from hmcgp.parameters import Parametric, Value, bound_value, parameter
 
 
 class Derivatives(NamedTuple):
@@ -32,10 +38,25 @@ class Derivatives(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Likelihood(ABC):
-    """Base class: p(y | f) for labels -1 and +1."""
+class Likelihood(Parametric, ABC):
+    """Base class: p(y | f), labels -1 and +1 unless `targets` says otherwise."""
 
-    kind: ClassVar[int]  # what the compiled core calls it
+    kind: ClassVar[int]  # what the compiled core calls it, where y is a label
+    targets: ClassVar[str] = "labels"  # or "numbers": what y holds, which decides the default priors
+
+    def check_targets(self, y: Array) -> None:
+        """Raise InvalidInput unless y holds what this likelihood explains: the labels -1 and +1, each at least once.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+        """
+        found = np.unique(y)
+        if not np.array_equal(found, [-1.0, 1.0]):
+            raise InvalidInput(
+                f"'y' must hold the labels -1 and +1; got {found[:5].tolist()}. "
+                "Encode classes with GPClassifier, or map 0/1 by 2*y - 1."
+            )
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """Log p(y | f), elementwise.
@@ -43,7 +64,7 @@ class Likelihood(ABC):
         Parameters
         ----------
         y : ndarray of shape (n,)
-            Labels -1 and +1.
+            Targets.
         f : ndarray of shape (n,)
             Latent values.
 
@@ -88,6 +109,7 @@ class Logistic(Likelihood):
     kind: ClassVar[int] = LOGISTIC
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.averaging not in _LOGISTIC_AVERAGES:
             raise InvalidInput(f"'averaging' must be one of {sorted(_LOGISTIC_AVERAGES)}; got {self.averaging!r}.")
 
@@ -105,3 +127,37 @@ class Probit(Likelihood):
     def average(self, mean: Array, variance: Array) -> Array:
         """P(y = +1) for a Gaussian latent value, exactly: Φ(mean / sqrt(1 + variance))."""
         return np.asarray(ndtr(mean / np.sqrt(1.0 + variance)))
+
+
+@dataclass(frozen=True)
+class Gaussian(Likelihood):
+    """p(y | f) = N(y; f, noise): targets that are numbers, observed with independent noise.
+
+    Parameters
+    ----------
+    noise : float or prior, optional
+        *Variance* of the noise, in the units of y squared, as `variance` is that of the function.  Default: a prior for
+        targets of mean 0 and variance 1, LogNormal(-3, 2), with median 0.05 and 95 % within 0.001 to 2.5.
+    """
+
+    noise: Value = parameter("noise")
+    targets: ClassVar[str] = "numbers"
+
+    def check_targets(self, y: Array) -> None:
+        """Raise InvalidInput unless every target is a finite number."""
+        bad = np.flatnonzero(~np.isfinite(y))
+        if len(bad):
+            raise InvalidInput(
+                f"'y' must be finite; it holds {y[bad[0]]} in row {bad[0]}, one of {len(bad)} such rows."
+            )
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """Log likelihood and its first three derivatives with respect to f, elementwise."""
+        noise = float(bound_value(self, "noise"))
+        g = (np.asarray(y, dtype=float) - f) / noise
+        log_prob = -0.5 * noise * g * g - 0.5 * math.log(2.0 * math.pi * noise)
+        return Derivatives(log_prob, g, np.full(g.shape, -1.0 / noise), np.zeros(g.shape))
+
+    def average(self, mean: Array, variance: Array) -> Array:
+        """Refused: a number has no classes, and so no probability of one."""
+        raise InvalidInput("a Gaussian likelihood explains numbers, not classes: there is no P(y = +1) to average.")

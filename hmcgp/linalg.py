@@ -11,6 +11,7 @@ neither reads nor writes the other one unless it says so.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import llvmlite.binding
@@ -123,6 +124,15 @@ def cholesky_solve_inplace(L: Array, x: Array) -> None:
     n = np.int32(L.shape[0])
     _dtrsv(_ref(_UPPER), _ref(_TRANSPOSED), _ref(_PLAIN), _ref(n), L.ctypes, _ref(n), x.ctypes, _ref(_ONE))
     _dtrsv(_ref(_UPPER), _ref(_PLAIN), _ref(_PLAIN), _ref(n), L.ctypes, _ref(n), x.ctypes, _ref(_ONE))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_determinant(L: Array) -> float:
+    """Log |L L'| = 2 Σ log L_ii."""
+    total = 0.0
+    for i in range(L.shape[0]):
+        total += math.log(L[i, i])
+    return 2.0 * total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

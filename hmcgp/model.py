@@ -1,9 +1,11 @@
 """Data, kernel, likelihood and evidence become one log density of unconstrained hyperparameters.
 
-    u ── transforms ──► θ ── kernel ──► K ── evidence ──► log Z,  G = ∂ log Z/∂K
+    u ── transforms ──► θ, φ ── kernel ──► K ── evidence ──► log Z,  G = ∂ log Z/∂K,  ∂ log Z/∂φ
 
-    log p(u | y) = log Z(θ(u)) + log p(θ(u)) + log|dθ/du| + const.
-    ∂/∂u         = (pullback(G) + ∂ log p/∂θ) dθ/du + ∂ log|dθ/du|/∂u
+    log p(u | y) = log Z(θ(u), φ(u)) + log p(θ, φ) + log|d(θ, φ)/du| + const.
+    ∂/∂u         = ([pullback(G), ∂ log Z/∂φ] + ∂ log p/∂(θ, φ)) d(θ, φ)/du + ∂ log|d(θ, φ)/du|/∂u
+
+with θ the parameters of the kernel and φ those of the likelihood, if it has any.
 
 This is the only place where numerical trouble is caught: a covariance that cannot be factorised, or a solver that does
 not converge, gives -inf with a zero gradient, and is counted by whoever asked.
@@ -13,24 +15,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import Evidence, EvidenceProvider, Laplace
+from hmcgp.evidence import Evidence, EvidenceProvider, Exact, Laplace
+from hmcgp.hyperprior import HyperPrior, Theta, with_prior
 from hmcgp.kernels import Kernel, Parameter, SquaredExponential
-from hmcgp.likelihoods import Likelihood, Logistic, Probit
-from hmcgp.priors import Prior, default_prior
+from hmcgp.likelihoods import Gaussian, Likelihood, Logistic, Probit
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation
-from hmcgp.transforms import Transform
 
-Theta: TypeAlias = Array | Mapping[str, float | Array]
+__all__ = ["Model", "Theta", "resolve"]
 
-LIKELIHOODS: dict[str, type[Likelihood]] = {"logistic": Logistic, "probit": Probit}
-PROVIDERS: dict[str, type[Any]] = {"laplace": Laplace}
+LIKELIHOODS: dict[str, type[Likelihood]] = {"logistic": Logistic, "probit": Probit, "gaussian": Gaussian}
+PROVIDERS: dict[str, type[Any]] = {"exact": Exact, "laplace": Laplace}
 
 _U_LIMIT = 700.0  # exp(±u) leaves the range of float64 beyond
 
@@ -44,8 +45,16 @@ def _named(argument: str, value: Any, known: Mapping[str, type[Any]]) -> Any:
     return value
 
 
-def resolve(likelihood: str | Likelihood, evidence: str | EvidenceProvider) -> tuple[Likelihood, EvidenceProvider]:
+def resolve(
+    likelihood: str | Likelihood, evidence: str | EvidenceProvider | None
+) -> tuple[Likelihood, EvidenceProvider]:
     """Instances of a likelihood and an evidence provider that fit each other.
+
+    Parameters
+    ----------
+    likelihood : str or Likelihood
+    evidence : str or EvidenceProvider or None
+        None takes the first of `PROVIDERS` that fits.
 
     Raises
     ------
@@ -53,9 +62,11 @@ def resolve(likelihood: str | Likelihood, evidence: str | EvidenceProvider) -> t
         For an unknown name, or a pair that does not fit, with the list of those that do.
     """
     lik: Any = _named("likelihood", likelihood, LIKELIHOODS)
-    provider: Any = _named("evidence", evidence, PROVIDERS)
     if not isinstance(lik, Likelihood):
         raise InvalidInput(f"'likelihood' must be one of {sorted(LIKELIHOODS)} or a Likelihood; got {lik!r}.")
+    if evidence is None:
+        evidence = next((name for name, p in PROVIDERS.items() if isinstance(lik, p.supports)), "laplace")
+    provider: Any = _named("evidence", evidence, PROVIDERS)
     if not hasattr(provider, "supports") or isinstance(provider, type):
         raise InvalidInput(f"'evidence' must be one of {sorted(PROVIDERS)} or an evidence provider; got {provider!r}.")
     if not isinstance(lik, provider.supports):
@@ -65,18 +76,19 @@ def resolve(likelihood: str | Likelihood, evidence: str | EvidenceProvider) -> t
 
 
 class Model:
-    """Posterior density of the hyperparameters of a Gaussian-process classifier.
+    """Posterior density of the hyperparameters of a Gaussian-process model.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
         Inputs; a DataFrame's column names name the parameters.
     y : array-like of shape (n,)
-        Labels -1 and +1.
+        Labels -1 and +1 or, for a Gaussian likelihood, numbers; the default priors expect mean 0 and variance 1.
     kernel : Kernel, optional
         Default: `SquaredExponential(ard=True)` with its default priors.
     likelihood : str or Likelihood, default="logistic"
-    evidence : str or EvidenceProvider, default="laplace"
+    evidence : str or EvidenceProvider, optional
+        Default: "exact" for a Gaussian likelihood, "laplace" otherwise.
     input_names : sequence of str, optional
         Names of the inputs where X is not a DataFrame; x0, x1, … by default.
 
@@ -85,7 +97,7 @@ class Model:
     names : list of str
         One per free hyperparameter, in the order of every vector theta and u.
     parameters : list of Parameter
-        The free parameters of the kernel, with their priors.
+        The free parameters of the kernel, then of the likelihood, with their priors.
     """
 
     def __init__(
@@ -95,31 +107,37 @@ class Model:
         *,
         kernel: Kernel | None = None,
         likelihood: str | Likelihood = "logistic",
-        evidence: str | EvidenceProvider = "laplace",
+        evidence: str | EvidenceProvider | None = None,
         input_names: Sequence[str] | None = None,
     ) -> None:
         if input_names is None:
             input_names = [str(c) for c in X.columns] if hasattr(X, "columns") else None
-        self.X, self.y = _check_data(X, y)
-        self.input_names = _check_names(input_names, self.X.shape[1])
         self.likelihood, self.evidence = resolve(likelihood, evidence)
+        self.X, self.y = _check_data(X, y, self.likelihood)
+        self.input_names = _check_names(input_names, self.X.shape[1])
         kernel = SquaredExponential(ard=True) if kernel is None else kernel
         if not isinstance(kernel, Kernel):
             raise InvalidInput(f"'kernel' must be a hmcgp kernel; got {type(kernel).__name__}. See hmcgp.kernels.")
         self.kernel = kernel.located(self.input_names)
-        self._all = [_with_prior(p) for p in kernel.parameters(self.input_names)]
-        self.parameters: list[Parameter] = [p for p in self._all if p.is_free]
+        targets = self.likelihood.targets
+        of_kernel = [with_prior(p, targets) for p in kernel.parameters(self.input_names)]
+        taken = {p.name for p in of_kernel}
+        of_likelihood = [
+            with_prior(p._replace(name=f"likelihood.{p.name}") if p.name in taken else p, targets)
+            for p in self.likelihood.parameters(self.input_names)
+        ]
+        everything = of_kernel + of_likelihood
+        self.parameters: list[Parameter] = [p for p in everything if p.is_free]
         if not self.parameters:
             raise InvalidInput(
-                "every parameter of 'kernel' is a fixed number; give at least one a prior (or leave it out)."
+                "every parameter of 'kernel' and 'likelihood' is a fixed number; give at least one a prior (or leave "
+                "it out)."
             )
-        stops = np.cumsum([p.size for p in self.parameters])
-        self._slices = [slice(int(stop) - p.size, int(stop)) for p, stop in zip(self.parameters, stops, strict=True)]
-        self._priors: list[Prior] = [p.value for p in self.parameters]
-        sizes = [p.size for p in self.parameters]
-        self._support = np.repeat([q.support for q in self._priors], sizes, axis=0).T  # (2, n_dim)
-        self._transforms = _runs([prior.transform for prior in self._priors], self._slices)
-        self._free = np.concatenate([np.full(p.size, p.is_free) for p in self._all])  # (p,) mask of pullback's output
+        self._prior = HyperPrior(self.parameters)
+        self._free = np.concatenate([np.full(p.size, p.is_free) for p in everything])  # (p,) mask of all derivatives
+        places = iter(self._prior.slices)
+        self._of_kernel = [(p, next(places) if p.is_free else None) for p in of_kernel]
+        self._of_likelihood = [(p, next(places) if p.is_free else None) for p in of_likelihood]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle; arrays that come back read-only (a memory map) are copied, or all would be compiled again."""
@@ -129,12 +147,12 @@ class Model:
     @property
     def names(self) -> list[str]:
         """One readable name per free hyperparameter."""
-        return [name for p in self.parameters for name in p.flat_names]
+        return list(self._prior.names)
 
     @property
     def n_dim(self) -> int:
         """Number of free hyperparameters."""
-        return self._slices[-1].stop
+        return self._prior.n_dim
 
     def __repr__(self) -> str:
         n, d = self.X.shape
@@ -147,11 +165,7 @@ class Model:
 
     def constrain(self, u: Array) -> Array:
         """Natural parameters at u, of shape (n_dim,)."""
-        if len(u) != self.n_dim:
-            raise InvalidInput(
-                f"'u' must have shape ({self.n_dim},), one value for each of {self.names}; got {len(u)}."
-            )
-        return np.concatenate([t.constrain(u[s]) for t, s in self._transforms])
+        return self._prior.constrain(u)
 
     def unconstrain(self, theta: Theta) -> Array:
         """Unconstrained coordinates of natural parameters.
@@ -161,53 +175,15 @@ class Model:
         theta : ndarray of shape (n_dim,) or dict
             In the order of `names`, or by name (`length_scale` may be an array, or one number for all inputs).
         """
-        return self._unconstrain(self.theta_vector(theta))
-
-    def _unconstrain(self, vector: Array) -> Array:
-        return np.concatenate([t.unconstrain(vector[s]) for t, s in self._transforms])
+        return self._prior.unconstrain(self.theta_vector(theta))
 
     def theta_vector(self, theta: Theta) -> Array:
         """Natural parameters as a vector in the order of `names`, checked against the supports of their priors."""
-        vector = self._from_names(theta) if isinstance(theta, Mapping) else np.asarray(theta, dtype=float)
-        if vector.shape != (self.n_dim,):
-            raise InvalidInput(
-                f"'theta' must have shape ({self.n_dim},), one value for each of {self.names}; got {vector.shape}."
-            )
-        inside = (vector > self._support[0]) & (vector < self._support[1])  # False for NaN
-        if not inside.all():
-            bad = [f"{name} = {value:g}" for name, value, ok in zip(self.names, vector, inside, strict=True) if not ok]
-            raise InvalidInput(
-                f"'theta' lies outside the support of its prior: {', '.join(bad)}. "
-                "It holds natural parameters, not their logarithms."
-            )
-        return vector
-
-    def _from_names(self, theta: Mapping[str, float | Array]) -> Array:
-        known = {p.name for p in self.parameters} | set(self.names)
-        unknown = [key for key in theta if key not in known]
-        if unknown:
-            raise InvalidInput(f"'theta' names {unknown}, which are not free parameters; those are {self.names}.")
-        vector = np.full(self.n_dim, np.nan)
-        for p, s in zip(self.parameters, self._slices, strict=True):
-            if p.name in theta:
-                value = np.asarray(theta[p.name], dtype=float)
-                if value.shape not in {(), (p.size,)}:
-                    raise InvalidInput(
-                        f"'theta' gives {p.name} the shape {value.shape}; it takes one number or {p.size}."
-                    )
-                vector[s] = value
-        for i, name in enumerate(self.names):
-            if name in theta:
-                vector[i] = float(np.asarray(theta[name]).item())
-        missing = [name for name, value in zip(self.names, vector, strict=True) if np.isnan(value)]
-        if missing:
-            raise InvalidInput(f"'theta' gives no value for {missing}.")
-        return vector
+        return self._prior.theta_vector(theta)
 
     def initial(self, rng: np.random.Generator) -> Array:
         """A draw from the prior, in unconstrained coordinates: an over-dispersed start."""
-        draws = [np.asarray(q.sample(rng, p.size)) for q, p in zip(self._priors, self.parameters, strict=True)]
-        return self._unconstrain(np.concatenate(draws))
+        return self._prior.unconstrain(self._prior.sample(rng))
 
     # -- densities ---------------------------------------------------------------------------------------------------
 
@@ -219,14 +195,11 @@ class Model:
         theta : ndarray of shape (n_dim,)
             Free parameters, in the order of `names`.
         """
-        values, free = [], iter(self._slices)
-        for p in self._all:
-            if not p.is_free:
-                values.append(p.value)
-            else:
-                part = theta[next(free)]
-                values.append(part if p.labels is not None else float(part[0]))
-        return self.kernel.bind(values)
+        return self.kernel.bind(_values(self._of_kernel, theta))
+
+    def bound_likelihood(self, theta: Array) -> Likelihood:
+        """The likelihood with every parameter a number (see `bound_kernel`)."""
+        return self.likelihood.bind(_values(self._of_likelihood, theta)) if self._of_likelihood else self.likelihood
 
     def log_evidence(self, theta: Theta, start: Array | None = None) -> tuple[float, Array]:
         """Log evidence and its gradient with respect to theta; raises where `evaluate` would give -inf.
@@ -247,22 +220,22 @@ class Model:
 
     def _log_evidence(self, theta: Array, start: Array | None) -> tuple[Evidence, Array]:
         K, pullback = self.bound_kernel(theta).vjp(self.X)
-        evidence = self.evidence(K, self.y, self.likelihood, start)
+        evidence = self.evidence(K, self.y, self.bound_likelihood(theta), start)
         assert evidence.dK is not None
-        return evidence, pullback(evidence.dK)[self._free]
+        grad = pullback(evidence.dK)
+        if self._of_likelihood:
+            grad = np.concatenate([grad, evidence.dlik])
+        return evidence, grad[self._free]
 
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
         """The bound kernel and the latent posterior at theta, ready to predict."""
-        kernel = self.bound_kernel(self.theta_vector(theta))
-        return kernel, self.evidence(kernel(self.X), self.y, self.likelihood, start, gradient=False)
+        theta = self.theta_vector(theta)
+        kernel = self.bound_kernel(theta)
+        return kernel, self.evidence(kernel(self.X), self.y, self.bound_likelihood(theta), start, gradient=False)
 
     def log_prior(self, u: Array) -> tuple[float, Array]:
         """Log prior density of u (Jacobian included) and its gradient."""
-        total, grad = 0.0, np.empty_like(u)
-        for prior, s in zip(self._priors, self._slices, strict=True):
-            values, grad[s] = prior.logpdf_unconstrained(u[s])
-            total += float(values.sum())
-        return total, grad
+        return self._prior.logpdf_unconstrained(u)
 
     def evaluate(self, u: Array, carry: object = None) -> Evaluation:
         """Log posterior density of u and its gradient, with what the solver needed.
@@ -282,14 +255,13 @@ class Model:
             return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
         with np.errstate(all="ignore"):
             try:
-                evidence, dtheta = self._log_evidence(self.constrain(u), _extrapolated(carry))
+                evidence, dtheta = self._log_evidence(self._prior.constrain(u), _extrapolated(carry))
             except NotPositiveDefinite:
                 return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
             except NotConverged:
                 return self._failed(u, carry, NOT_CONVERGED)
-            log_prior, grad = self.log_prior(u)
-            for t, s in self._transforms:
-                grad[s] += dtheta[s] * t.dconstrain(u[s])
+            log_prior, grad = self._prior.logpdf_unconstrained(u)
+            self._prior.add_pulled_back(grad, dtheta, u)
         value = evidence.log_z + log_prior
         if not (math.isfinite(value) and np.isfinite(grad).all()):
             return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
@@ -312,15 +284,16 @@ class Model:
         return Evaluation(-np.inf, np.zeros_like(u), carry, 0, np.inf, failure)
 
 
-def _runs(transforms: list[Transform], slices: list[slice]) -> list[tuple[Transform, slice]]:
-    """Transforms with the coordinates they act on, neighbours of one kind taken together: one call for all, mostly."""
-    runs: list[tuple[Transform, slice]] = []
-    for t, s in zip(transforms, slices, strict=True):
-        if runs and runs[-1][0] == t:
-            runs[-1] = (t, slice(runs[-1][1].start, s.stop))
+def _values(parameters: list[tuple[Parameter, slice | None]], theta: Array) -> list[Array | float]:
+    """What to bind: the fixed value of each parameter, or its part of theta."""
+    values: list[Array | float] = []
+    for p, place in parameters:
+        if place is None:
+            values.append(p.value)
         else:
-            runs.append((t, s))
-    return runs
+            part = theta[place]
+            values.append(part if p.labels is not None else float(part[0]))
+    return values
 
 
 def _extrapolated(carry: object) -> Array | None:
@@ -334,24 +307,6 @@ def _extrapolated(carry: object) -> Array | None:
     return np.asarray(carry[0] if len(carry) == 1 else 2.0 * carry[0] - carry[1])
 
 
-def _with_prior(p: Parameter) -> Parameter:
-    """The parameter with its default prior where none was given, and its fixed values as an array."""
-    if p.value is None:
-        return p._replace(value=default_prior(p.role, p.n_inputs))
-    if not p.is_free:
-        return p._replace(value=np.asarray(p.value, dtype=float) if p.labels else float(p.value))
-    if not isinstance(p.value, Prior):
-        raise InvalidInput(
-            f"'{p.name}' must be a number (a fact) or a prior (a question); got {p.value!r}. See hmcgp.priors."
-        )
-    if p.value.support[0] < 0.0:
-        raise InvalidInput(
-            f"'{p.name}' is positive, but its prior {p.value!r} is not: use LogNormal, Gamma, InverseGamma, HalfNormal "
-            "or HalfCauchy."
-        )
-    return p
-
-
 def _check_names(names: Sequence[str] | None, n_inputs: int) -> list[str]:
     if names is None:
         return [f"x{i}" for i in range(n_inputs)]
@@ -360,16 +315,11 @@ def _check_names(names: Sequence[str] | None, n_inputs: int) -> list[str]:
     return list(names)
 
 
-def _check_data(X: Any, y: Any) -> tuple[Array, Array]:
+def _check_data(X: Any, y: Any, likelihood: Likelihood) -> tuple[Array, Array]:
     # copies: the compiled code wants writable arrays, and what the caller does to his later is not our concern
     X = check_array(X, dtype=np.float64, order="C", copy=True, input_name="X")
     y = np.array(y, dtype=float, order="C")
     if y.shape != X.shape[:1]:
-        raise InvalidInput(f"'y' must have one label per row of 'X'; got {y.shape} for {X.shape[0]} rows.")
-    found = np.unique(y)
-    if not np.array_equal(found, [-1.0, 1.0]):
-        raise InvalidInput(
-            f"'y' must hold the labels -1 and +1; got {found[:5].tolist()}. "
-            "Encode classes with GPClassifier, or map 0/1 by 2*y - 1."
-        )
+        raise InvalidInput(f"'y' must have one value per row of 'X'; got {y.shape} for {X.shape[0]} rows.")
+    likelihood.check_targets(y)
     return X, y

@@ -6,8 +6,8 @@ A sampler moves in u, on the whole line; a parameter x lives on its support.  If
 
     Identity    x = u               log |dx/du| = 0                          d/du 0
     Log         x = exp(u)          log |dx/du| = u                          d/du 1
-    Logit       x = 1/(1 + e^-u)    log |dx/du| = log x + log(1 - x)         d/du 1 - 2x
-                                                = -|u| - 2 log(1 + e^-|u|)        = -tanh(u/2)
+    Logit       x = b/(1 + e^-u)    log |dx/du| = log x + log(1 - x/b)       d/du 1 - 2x/b
+                                                = log b - |u| - 2 log(1 + e^-|u|)   = -tanh(u/2)
 
 The right-hand forms neither overflow nor cancel, however large |u| is.  `Log` gives inf past u = 709 and 0 below
 u = -745, where double precision ends; a prior's log density is -inf there.  Nothing here warns.
@@ -15,6 +15,7 @@ u = -745, where double precision ends; a prior's log density is -inf there.  Not
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -23,8 +24,6 @@ from scipy.special import expit
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-
-_BELOW_ONE = np.nextafter(1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -116,29 +115,31 @@ class Log(Transform):
 
 @dataclass(frozen=True)
 class Logit(Transform):
-    """x = 1/(1 + exp(-u)), for parameters between 0 and 1."""
+    """x = upper/(1 + exp(-u)), for parameters between 0 and an upper limit, 1 unless given."""
+
+    upper: float = 1.0
 
     def constrain(self, u: Array) -> Array:
-        """1/(1 + exp(-u)), kept below 1, where rounding would put it for u > 37."""
-        return np.minimum(expit(np.asarray(u, dtype=float)), _BELOW_ONE)
+        """upper/(1 + exp(-u)), kept below the limit, where rounding would put it for u > 37."""
+        return np.minimum(self.upper * expit(np.asarray(u, dtype=float)), np.nextafter(self.upper, 0.0))
 
     def unconstrain(self, x: Array) -> Array:
-        """log(x/(1 - x)); x not strictly between 0 and 1 raises `InvalidInput`."""
-        x = _inside(x, 0.0, 1.0)
-        return np.log(x) - np.log1p(-x)
+        """log(x/(upper - x)); x not strictly between 0 and the limit raises `InvalidInput`."""
+        x = _inside(x, 0.0, self.upper)
+        return np.log(x) - np.log(self.upper - x)  # x/upper may round to 1, upper - x never to 0
 
     def dconstrain(self, u: Array) -> Array:
-        """Slope x (1 - x), with 1 - x = T(-u) against cancellation."""
+        """Slope upper s (1 - s) with s = x/upper, and 1 - s taken at -u against cancellation."""
         u = np.asarray(u, dtype=float)
-        return expit(u) * expit(-u)
+        return self.upper * expit(u) * expit(-u)
 
     def log_jacobian(self, u: Array) -> Array:
-        """Return log x + log(1 - x) = -|u| - 2 log(1 + exp(-|u|))."""
+        """Return log upper - |u| - 2 log(1 + exp(-|u|))."""
         a = np.abs(u)
-        return -a - 2.0 * np.log1p(np.exp(-a))
+        return math.log(self.upper) - a - 2.0 * np.log1p(np.exp(-a))
 
     def dlog_jacobian(self, u: Array) -> Array:
-        """1 - 2x = -tanh(u/2)."""
+        """1 - 2x/upper = -tanh(u/2)."""
         return -np.tanh(0.5 * np.asarray(u, dtype=float))
 
 

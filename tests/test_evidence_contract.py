@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from checks import classification_problem, random_symmetric, squared_exponential
+from checks import check_gradient, classification_problem, random_symmetric, squared_exponential
 
 from hmcgp import evidence as providers
 from hmcgp.errors import NotConverged
-from hmcgp.evidence import Laplace
-from hmcgp.likelihoods import Logistic, Probit
+from hmcgp.evidence import Exact, Laplace
+from hmcgp.likelihoods import Gaussian, Logistic, Probit
 
-PAIRS = [(Laplace(), Logistic()), (Laplace(), Probit())]
+PAIRS = [(Laplace(), Logistic()), (Laplace(), Probit()), (Exact(), Gaussian(1.0))]
 IDS = [f"{type(p).__name__}-{type(lik).__name__}" for p, lik in PAIRS]
 pair = pytest.mark.parametrize(("provider", "likelihood"), PAIRS, ids=IDS)
+iterative = [(p, lik) for p, lik in PAIRS if hasattr(p, "max_iter")]
 
 
 @pair
@@ -66,8 +67,25 @@ def test_exchanging_the_labels_changes_nothing(provider, likelihood):
 
 @pair
 def test_a_vanishing_prior_leaves_coin_tosses(provider, likelihood):
+    """f = 0 everywhere: what is left is the likelihood there, ½ for every label."""
     _, y, K = classification_problem(30, 2)
-    np.testing.assert_allclose(provider(1e-12 * K, y, likelihood).log_z, 30 * np.log(0.5), rtol=1e-9)
+    alone = likelihood.log_prob(y, np.zeros(30)).sum()
+    np.testing.assert_allclose(provider(1e-12 * K, y, likelihood).log_z, alone, rtol=1e-9)
+    if likelihood.targets == "labels":
+        np.testing.assert_allclose(alone, 30 * np.log(0.5), rtol=1e-14)
+
+
+@pair
+def test_derivatives_in_the_parameters_of_the_likelihood(provider, likelihood):
+    _, y, K = classification_problem(20, 2)
+    values = np.array([p.value for p in likelihood.parameters(["a", "b"])])
+
+    def log_z(x):
+        ev = provider(K, y, likelihood.bind(x.tolist()))
+        return ev.log_z, ev.dlik
+
+    assert log_z(values)[1].shape == values.shape
+    check_gradient(log_z, values)
 
 
 @pair
@@ -90,7 +108,7 @@ def test_an_absurd_start_is_survived(provider, likelihood, start):
     np.testing.assert_allclose(warm.log_z, cold.log_z, rtol=1e-12)
 
 
-@pair
+@pytest.mark.parametrize(("provider", "likelihood"), iterative)
 def test_a_budget_of_one_iteration_is_not_enough(provider, likelihood):
     _, y, K = classification_problem(20, 2)
     with pytest.raises(NotConverged, match=r"decrement .* after 1 factorisation"):

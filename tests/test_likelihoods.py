@@ -1,9 +1,11 @@
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
 from hmcgp.errors import InvalidInput
-from hmcgp.likelihoods import Logistic, Probit
+from hmcgp.likelihoods import Gaussian, Logistic, Probit
+from hmcgp.priors import LogNormal
 
 LIKELIHOODS = [Logistic(), Probit()]
 F = np.array([-1e3, -40.0, -12.0, -9.0, -5.0 - 1e-9, -5.0, -4.9, -1.0, -1e-8, 0.0, 0.3, 2.0, 6.0, 9.0, 30.0, 1e3])
@@ -69,3 +71,26 @@ def test_averaging_options_differ_by_their_known_errors():
 def test_unknown_averaging_is_refused():
     with pytest.raises(InvalidInput, match="'averaging' must be one of"):
         Logistic("hermite")
+
+
+def test_gaussian_derivatives_match_central_differences():
+    likelihood, h = Gaussian(0.3), 6e-6
+    y, f = np.linspace(-2.0, 3.0, 9), np.linspace(1.0, -1.0, 9)
+    np.testing.assert_allclose(likelihood.log_prob(y, f), stats.norm(f, np.sqrt(0.3)).logpdf(y), rtol=1e-13)
+    here, up, down = (likelihood.derivatives(y, f + step) for step in (0.0, h, -h))
+    for order in (1, 2, 3):
+        numeric = (up[order - 1] - down[order - 1]) / (2.0 * h)
+        np.testing.assert_allclose(here[order], numeric, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("noise", [0.0, -1.0, np.inf, np.nan])
+def test_noise_must_be_positive(noise):
+    with pytest.raises(InvalidInput, match="'noise' of Gaussian must be positive and finite"):
+        Gaussian(noise)
+
+
+def test_numbers_have_no_classes():
+    with pytest.raises(InvalidInput, match="no P"):
+        Gaussian(1.0).average(np.zeros(2), np.ones(2))
+    with pytest.raises(InvalidInput, match="not a number"):
+        Gaussian(LogNormal(0.0, 1.0)).log_prob(np.zeros(2), np.zeros(2))

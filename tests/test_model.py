@@ -9,10 +9,12 @@ from checks import check_gradient, classification_problem
 
 from hmcgp import datasets
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import Laplace
+from hmcgp.evidence import Evidence, Exact, Laplace
+from hmcgp.evidence.laplace import LaplacePosterior
 from hmcgp.kernels import Constant, Linear, SquaredExponential, White
 from hmcgp.likelihoods import Logistic, Probit
 from hmcgp.model import Model
+from hmcgp.parameters import Value, parameter
 from hmcgp.priors import Beta, Gamma, HalfCauchy, HalfNormal, InverseGamma, LogNormal, Normal
 from hmcgp.samplers.integrators import init, leapfrog
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
@@ -128,6 +130,54 @@ def test_a_bug_is_not_swallowed():
         Model(FRAME, Y, evidence=Failing(error=KeyError)).evaluate(np.zeros(4))
 
 
+@dataclass(frozen=True)
+class TwoParameters(Probit):
+    """Stands for any likelihood with parameters of its own; the provider below uses nothing else of it."""
+
+    variance: Value = parameter("variance")  # the name of a parameter of the kernel, too
+    flip: Value = parameter("flip", support=(0.0, 0.5))
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """log Z = -½ variance tr K + n log flip, whose derivatives are known."""
+
+    supports: ClassVar = (TwoParameters,)
+
+    def __call__(self, K, y, likelihood, start=None, *, gradient=True):
+        n, variance, flip = len(y), likelihood.variance, likelihood.flip
+        log_z = -0.5 * variance * np.trace(K) + n * np.log(flip)
+        dlik = np.array([-0.5 * np.trace(K), n / flip])
+        return Evidence(log_z, -0.5 * variance * np.eye(n), dlik, LaplacePosterior(y, y, y, None), 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "names"),
+    [
+        (TwoParameters(LogNormal(0, 1), Beta(1, 4, 0.5)), ["likelihood.variance", "flip"]),
+        (TwoParameters(0.3, Beta(1, 4, 0.5)), ["flip"]),
+        (TwoParameters(Gamma(2.0, 1.0), 0.1), ["likelihood.variance"]),
+        (TwoParameters(0.3, 0.1), []),
+    ],
+    ids=str,
+)
+def test_parameters_of_a_likelihood_are_sampled_with_those_of_the_kernel(likelihood, names):
+    kernel = SquaredExponential(LogNormal(0, 1), 1.5)
+    model = Model(FRAME, Y, kernel=kernel, likelihood=likelihood, evidence=ClosedForm())
+    assert model.names == ["variance", *names]
+    u = np.array([0.3, -0.8, 0.5])[: model.n_dim]
+    check_gradient(model.logdensity_and_grad, u)
+    bound = model.bound_likelihood(model.constrain(u))
+    assert 0.0 < bound.flip < 0.5
+    log_z, _ = model.log_evidence(model.constrain(u))
+    assert log_z == pytest.approx(-15.0 * bound.variance * np.exp(0.3) + 30.0 * np.log(bound.flip), rel=1e-12)
+
+
+def test_a_prior_beyond_the_support_of_a_likelihood_is_refused():
+    with pytest.raises(InvalidInput, match=r"'flip' must be strictly between 0 and 0\.5, but its prior Beta"):
+        Model(FRAME, Y, likelihood=TwoParameters(1.0, Beta(1, 1)), evidence=ClosedForm())
+
+
 @pytest.mark.parametrize("u", [-1e4, -701.0, -300.0, 300.0, 699.0, 1e300, np.inf, np.nan])
 def test_extreme_coordinates_never_give_nan(u):
     model = Model(FRAME, Y)
@@ -154,13 +204,18 @@ def test_the_carry_changes_the_work_and_not_the_answer():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"likelihood": "softmax"}, r"'likelihood' must be one of \['logistic', 'probit'\]"),
-        ({"evidence": "laplac"}, r"'evidence' must be one of \['laplace'\]"),
+        ({"likelihood": "softmax"}, r"'likelihood' must be one of \['gaussian', 'logistic', 'probit'\]"),
+        ({"evidence": "laplac"}, r"'evidence' must be one of \['exact', 'laplace'\]"),
         ({"likelihood": Failing()}, "'likelihood' must be"),
         ({"evidence": Logistic()}, "'evidence' must be"),
-        ({"likelihood": Probit(), "evidence": Failing()}, "Failing cannot integrate Probit. Pairs that fit: Laplace"),
+        (
+            {"likelihood": Probit(), "evidence": Failing()},
+            "Failing cannot integrate Probit. Pairs that fit: Exact: Gaussian; Lap",
+        ),
+        ({"likelihood": "gaussian", "evidence": "laplace"}, "Laplace cannot integrate Gaussian. Pairs that fit: Exact"),
+        ({"likelihood": "probit", "evidence": "exact"}, "Exact cannot integrate Probit. Pairs that fit: Exact: Gau"),
         ({"kernel": "rbf"}, "'kernel' must be a hmcgp kernel"),
-        ({"kernel": SquaredExponential(1.0, 1.0)}, "every parameter of 'kernel' is a fixed number"),
+        ({"kernel": SquaredExponential(1.0, 1.0)}, "every parameter of 'kernel' and 'likelihood' is a fixed number"),
         ({"kernel": SquaredExponential("wide")}, "must be a number .* or a prior"),
         (
             {"kernel": SquaredExponential(length_scale=Normal(0.5, 1.0))},
@@ -183,7 +238,7 @@ def test_bad_settings_are_explained(change, message):
         (X[:, 0], Y, "Expected 2D array"),
         (X + 1j, Y, "Complex data not supported"),
         (X.astype(str), (Y + 1) / 2, "labels -1|could not convert"),
-        (X, Y[:-1], "one label per row"),
+        (X, Y[:-1], "one value per row"),
         (X, (Y + 1) / 2, "labels -1 and \\+1"),
         (X, np.ones(30), "labels -1 and \\+1"),
         (np.where(X > 2, np.nan, X) * np.inf, Y, "contains (NaN|infinity)"),
@@ -192,6 +247,20 @@ def test_bad_settings_are_explained(change, message):
 def test_bad_data_are_explained(X, y, message):
     with np.errstate(invalid="ignore"), pytest.raises(ValueError, match=message):
         Model(X, y)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [(np.where(Y > 0, np.nan, Y), "'y' must be finite; it holds nan in row 0"), (Y[:-1], "one value per row")],
+)
+def test_bad_numbers_are_explained(y, message):
+    with pytest.raises(InvalidInput, match=message):
+        Model(X, y, likelihood="gaussian")
+
+
+def test_evidence_follows_the_likelihood():
+    assert isinstance(Model(X, Y).evidence, Laplace)
+    assert isinstance(Model(X, Y, likelihood="gaussian").evidence, Exact)
 
 
 def test_a_model_pickles():

@@ -38,6 +38,8 @@ CASES = [
     (HalfCauchy(0.3), stats.halfcauchy(scale=0.3), Log()),
     (Beta(2.0, 5.0), stats.beta(2.0, 5.0), Logit()),
     (Beta(0.5, 0.7), stats.beta(0.5, 0.7), Logit()),
+    (Beta(1.5, 4.0, upper=0.5), stats.beta(1.5, 4.0, scale=0.5), Logit(0.5)),
+    (Beta(2.0, 2.0, upper=0.3), stats.beta(2.0, 2.0, scale=0.3), Logit(0.3)),
 ]
 IDS = [repr(case[0]) for case in CASES]
 QUANTILES = np.linspace(0.001, 0.999, 41)
@@ -98,7 +100,9 @@ def test_single_draws_and_streams(prior, reference, transform):
     assert one != prior.sample(np.random.default_rng(4), None)
 
 
-@pytest.mark.parametrize("prior", [Beta(0.001, 0.001), Gamma(0.001, 1.0), InverseGamma(0.001, 1.0)], ids=repr)
+@pytest.mark.parametrize(
+    "prior", [Beta(0.001, 0.001), Beta(0.001, 0.001, 0.3), Gamma(0.001, 1.0), InverseGamma(0.001, 1.0)], ids=repr
+)
 def test_draws_stay_inside_the_open_support(prior):
     # most draws of these underflow to an edge before they are moved inside
     draws = prior.sample(np.random.default_rng(0), 500)
@@ -144,6 +148,8 @@ def test_shapes_are_kept(prior, reference, transform):
 def test_repr_and_frozen():
     assert repr(LogNormal(-3, 3)) == "LogNormal(mu=-3, sigma=3)"
     assert repr(HalfCauchy(0.25)) == "HalfCauchy(scale=0.25)"
+    assert repr(Beta(1.0, 2.0)) == "Beta(alpha=1, beta=2)"
+    assert repr(Beta(1.0, 2.0, 0.5)) == "Beta(alpha=1, beta=2, upper=0.5)"
     assert LogNormal(-3, 3) == LogNormal(-3.0, 3.0)
     assert hash(LogNormal(-3, 3)) == hash(LogNormal(-3.0, 3.0))
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -226,6 +232,7 @@ def test_default_length_scale_grows_with_the_square_root_of_the_inputs():
         HalfNormal(2.0),
         HalfCauchy(1.5),
         Beta(2.0, 3.0),
+        Beta(2.0, 3.0, 0.5),
     ],
     ids=repr,
 )

@@ -12,6 +12,8 @@ PACKAGE = Path(__file__).parents[1] / "hmcgp"
 FORBIDDEN = {
     "linalg": "*",
     "quadrature": "*",
+    "parameters": ["kernels", "likelihoods", "priors", "transforms", "evidence", "model", "samplers"],
+    "hyperprior": ["kernels", "likelihoods", "evidence", "model", "samplers", "predict", "optimize"],
     "kernels": ["likelihoods", "_likelihood_core", "priors", "transforms", "evidence", "model", "samplers"],
     "likelihoods": ["kernels", "priors", "evidence", "model", "samplers"],
     "evidence": ["kernels", "priors", "transforms", "samplers", "model", "predict", "optimize"],

@@ -12,7 +12,7 @@ from scipy.integrate import trapezoid
 from hmcgp.errors import InvalidInput
 from hmcgp.transforms import Identity, Log, Logit
 
-TRANSFORMS = [Identity(), Log(), Logit()]
+TRANSFORMS = [Identity(), Log(), Logit(), Logit(0.3)]
 U = np.linspace(-6.0, 6.0, 25)
 H = 6e-6  # eps ** (1/3): truncation and rounding of a central difference are both near 1e-10
 
@@ -36,8 +36,13 @@ def test_slopes_match_central_differences(transform):
 
 @pytest.mark.parametrize(
     ("transform", "density"),
-    [(Identity(), stats.norm(1.0, 2.0)), (Log(), stats.gamma(2.5, scale=0.3)), (Logit(), stats.beta(2.0, 3.5))],
-    ids=["identity", "log", "logit"],
+    [
+        (Identity(), stats.norm(1.0, 2.0)),
+        (Log(), stats.gamma(2.5, scale=0.3)),
+        (Logit(), stats.beta(2.0, 3.5)),
+        (Logit(0.5), stats.beta(2.0, 3.5, scale=0.5)),
+    ],
+    ids=["identity", "log", "logit", "logit to 0.5"],
 )
 def test_transformed_density_integrates_to_one(transform, density):
     u = np.linspace(-30.0, 30.0, 3001)  # smooth and dead at the ends: exponentially accurate
@@ -74,7 +79,15 @@ def test_past_the_end_of_double_precision_nothing_warns():
 
 @pytest.mark.parametrize(
     ("transform", "x"),
-    [(Log(), 0.0), (Log(), -1.0), (Log(), np.inf), (Logit(), 0.0), (Logit(), 1.0), (Identity(), np.nan)],
+    [
+        (Log(), 0.0),
+        (Log(), -1.0),
+        (Log(), np.inf),
+        (Logit(), 0.0),
+        (Logit(), 1.0),
+        (Logit(0.5), 0.5),
+        (Identity(), np.nan),
+    ],
     ids=repr,
 )
 def test_unconstrain_refuses_values_outside_the_support(transform, x):

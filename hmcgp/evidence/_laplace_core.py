@@ -25,6 +25,7 @@ from hmcgp.linalg import (
     cholesky_inplace,
     cholesky_solve_inplace,
     inverse_from_cholesky_inplace,
+    log_determinant,
     mirror_lower,
     symmetric_times,
 )
@@ -267,21 +268,12 @@ def _find_mode(
             if target > _ROUNDED_AWAY:
                 return NOT_CONVERGED, n_factor, target, psi, a
             if decrement <= target:
-                return CONVERGED, n_factor, decrement, psi - 0.5 * _log_determinant(L), a
+                return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), a
             moved, psi = _ascend(y, kind, a, psi, scale, _HALVINGS)
             if not moved:
                 return NOT_CONVERGED, n_factor, decrement, psi, a
         psi = _chords(K, y, kind, L, a, psi, decrement, scale, tol)
     return NOT_CONVERGED, max_iter, decrement, psi, a
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _log_determinant(L: Array) -> float:
-    """Log |B| from its Cholesky factor."""
-    total = 0.0
-    for i in range(L.shape[0]):
-        total += math.log(L[i, i])
-    return 2.0 * total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

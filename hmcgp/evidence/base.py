@@ -1,11 +1,12 @@
 """The contract of an evidence provider.
 
-A provider turns a prior covariance K of the latent values and the labels y into
+A provider turns a prior covariance K of the latent values and the targets y into
 
     log Z = log ∫ p(y | f) N(f; 0, K) df      and      G = ∂ log Z/∂K,
 
 approximately or exactly, and knows nothing of inputs, hyperparameters or priors.  G is symmetric, with
-d log Z = Σ_ij G_ij dK_ij; a kernel pulls it back to its own parameters.
+d log Z = Σ_ij G_ij dK_ij; a kernel pulls it back to its own parameters.  Where the likelihood has parameters, with
+numbers in their place, their derivatives come too.
 
 Value and gradient come from the same iterate, and every solver stops on its residual.
 """
@@ -48,21 +49,21 @@ class Evidence(NamedTuple):
 
     log_z: float
     dK: Array | None  # (n, n), symmetric; None where no gradient was asked for
-    dlik: Array  # (q,), derivatives with respect to the likelihood's own parameters
+    dlik: Array  # (q,), derivatives in the likelihood's own parameters, all of them, in natural scale
     posterior: Posterior
     n_iter: int
     residual: float
 
 
 class EvidenceProvider(Protocol):
-    """Log evidence of labels under a Gaussian-process prior."""
+    """Log evidence of targets under a Gaussian-process prior."""
 
     supports: ClassVar[tuple[type[Likelihood], ...]]
 
     def __call__(
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
     ) -> Evidence:
-        """Evidence of labels y in {-1, +1} under f ~ N(0, K).
+        """Evidence of targets y under f ~ N(0, K).
 
         Raises
         ------

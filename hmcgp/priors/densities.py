@@ -6,7 +6,8 @@
     InverseGamma(alpha, beta)  -(alpha + 1) log x - beta/x + alpha log beta - lgamma(alpha)      x > 0
     HalfNormal(sigma)          -x^2/(2 sigma^2) + log(2)/2 - log(pi)/2 - log(sigma)              x > 0
     HalfCauchy(scale)          -log(1 + x^2/scale^2) + log(2/(pi scale))                         x > 0
-    Beta(alpha, beta)          (alpha - 1) log x + (beta - 1) log(1 - x) - log B(alpha, beta)    0 < x < 1
+    Beta(alpha, beta, b = 1)   (alpha - 1) log(x/b) + (beta - 1) log(1 - x/b)
+                               - log B(alpha, beta) - log b                                      0 < x < b
 
 Supports are open: the log density is -inf at an edge and outside, with derivative 0, and no warning is given.
 `Prior.transform` names the map onto the whole line that suits the support (`hmcgp.transforms`).
@@ -47,8 +48,8 @@ class Prior(ABC):
             object.__setattr__(self, field.name, value)
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{field.name}={getattr(self, field.name):.10g}" for field in fields(self))
-        return f"{type(self).__name__}({inside})"
+        told = [f for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name):.10g}' for f in told)})"
 
     @property
     def support(self) -> tuple[float, float]:
@@ -94,7 +95,7 @@ class Prior(ABC):
         ndarray of shape (size,) or float
             Draws inside the open support: one that rounds to an edge is moved to the nearest number within.
         """
-        lower, upper = self._support
+        lower, upper = self.support
         x = np.clip(self._sample(rng, size), np.nextafter(lower, upper), np.nextafter(upper, lower))
         return float(x) if size is None else np.asarray(x)
 
@@ -111,13 +112,13 @@ class Prior(ABC):
         log_density, derivative : ndarrays
             log p(T(u)) + log |dx/du| and its derivative with respect to u, of the shape of `u`.
         """
-        t = self._transform
+        t = self.transform
         x = t.constrain(u)
         return self.logpdf(x) + t.log_jacobian(u), self.dlogpdf(x) * t.dconstrain(u) + t.dlog_jacobian(u)
 
     def _where_inside(self, formula: Any, x: Array, otherwise: float) -> Array:
         x = np.asarray(x, dtype=float)
-        lower, upper = self._support
+        lower, upper = self.support
         # The hot path: x far enough from 0 and inf that no square or quotient overflows (see _LIMIT), and so no
         # np.errstate, which costs as much as three operations on a short vector; count_nonzero is a quick all().
         ordinary = (x > max(lower, -_LARGE) + _SMALL) & (x < min(upper, _LARGE))
@@ -258,86 +259,32 @@ class HalfCauchy(Prior):
 
 @dataclass(frozen=True, repr=False)
 class Beta(Prior):
-    """x between 0 and 1: mean alpha/(alpha + beta)."""
+    """x between 0 and `upper`, 1 unless given: mean upper alpha/(alpha + beta).  `Beta(1, 1, upper)` is uniform."""
 
     alpha: float
     beta: float
-    _support = (0.0, 1.0)
-    _transform = Logit()
+    upper: float = 1.0
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The open interval from 0 to `upper`."""
+        return (0.0, self.upper)
+
+    @property
+    def transform(self) -> Transform:
+        """The logit of x/upper."""
+        return Logit(self.upper)
 
     def _logpdf(self, x: Array) -> Array:
-        return (self.alpha - 1.0) * np.log(x) + (self.beta - 1.0) * np.log1p(-x) - betaln(self.alpha, self.beta)
+        # log(1 - x/upper) = log(upper - x) - log(upper): x/upper may round to 1, upper - x never to 0
+        constant = betaln(self.alpha, self.beta) + (self.alpha + self.beta - 1.0) * math.log(self.upper)
+        return (self.alpha - 1.0) * np.log(x) + (self.beta - 1.0) * np.log(self.upper - x) - constant
 
     def _dlogpdf(self, x: Array) -> Array:
-        return (self.alpha - 1.0) / x - (self.beta - 1.0) / (1.0 - x)
+        return (self.alpha - 1.0) / x - (self.beta - 1.0) / (self.upper - x)
 
     def _sample(self, rng: np.random.Generator, size: int | None) -> Array | float:
-        return rng.beta(self.alpha, self.beta, size)
-
-
-def default_prior(role: str, n_inputs: int) -> Prior:
-    """Prior of a hyperparameter that the user left open, for standardised inputs and a logistic likelihood.
-
-    Parameters
-    ----------
-    role : {"variance", "length_scale"}
-        What the hyperparameter does.
-    n_inputs : int
-        Number d of inputs that share the distance in which the length scale counts.
-
-    Returns
-    -------
-    Prior
-        `LogNormal(2, 2)` for a variance: median 7.4, 95 % within 0.15 to 370.
-        `LogNormal(0.5 + log(d)/2, 1)` for a length scale: median 1.65 sqrt(d), 95 % within 0.23 to 11.7 sqrt(d).
-
-    Notes
-    -----
-    *Length scale.*  Standardised rows lie about sqrt(2 d) apart, so a length scale that does not grow with sqrt(d) says
-    that no two rows have anything to do with each other when d is large.  Hvarfner et al. (2024, ICML) scale the median
-    of a log-normal by sqrt(d) for that reason, as do we.  Their numbers, LogNormal(sqrt(2) + log(d)/2, sqrt(3)), are
-    meant for optimisation in the unit cube; used here they would put more than 95 of 100 rows on one side of p = 1/2
-    in 62, 22 and 3 % of the draws for d = 1, 7, 30 (ours: last line of the table), which two classes seldom look like.
-    At our upper end, 11.7 sqrt(d), an input adds about 1/(70 d) to the scaled squared distance of two rows: it is
-    switched off, which is what relevance needs.
-
-    *Variance.*  The latent function has standard deviation 0.4 to 19, from "the inputs say nothing" to nearly separable
-    classes.  With this prior and 80 training rows of the crabs data, the most probable variance (in the log, with
-    scikit-learn's Laplace evidence, five random stratified training sets) was 500 to 1200: between 2.1 and 2.6 prior
-    standard deviations up, so the prior pulls on such data but does not forbid it.
-
-    *What the prior says about probabilities.*  Measured by drawing from it: 2000 times, hyperparameters from this prior
-    (one length scale per input), 100 standard normal rows, standardised, a latent function with squared-exponential
-    covariance there, and p its logistic transform.
-
-    ======================================================  ======  ======  ======
-    number of inputs d                                           1       7      30
-    ======================================================  ======  ======  ======
-    share of p within (0.1, 0.9)                              0.58    0.59    0.58
-    share of p below 0.01 or above 0.99                       0.22    0.21    0.22
-    quartiles of p, lower (the upper mirrors it)              0.14    0.17    0.16
-    latent correlation of nearest rows, median                1.00    0.82    0.42
-    the same, exceeded by 90 % of the draws                   1.00    0.48    0.13
-    the same, exceeded by 10 % of the draws                   1.00    0.94    0.64
-    latent correlation of any two rows, median                0.83    0.38    0.20
-    standard deviation of p within a data set, median         0.12    0.25    0.31
-    nearest rows on the same side of p = 1/2, share           0.99    0.79    0.64
-    draws with more than 95 of 100 rows on one side           0.43    0.11    0.01
-    ======================================================  ======  ======  ======
-
-    Every probability is likely enough beforehand, none is forced, and neighbours resemble each other in every d.
-    The same length-scale prior without the factor sqrt(d) gives nearest rows a median correlation of 0.23 in d = 7 and
-    0.00 in d = 30: white noise.
-    """
-    if isinstance(n_inputs, bool) or not isinstance(n_inputs, int | np.integer) or n_inputs < 1:
-        raise InvalidInput(f"'n_inputs' must be a positive whole number; got {n_inputs!r}.")
-    if role == "variance":
-        return LogNormal(2.0, 2.0)
-    if role == "length_scale":
-        return LogNormal(0.5 + 0.5 * math.log(n_inputs), 1.0)
-    raise InvalidInput(
-        f"no default prior for the role {role!r}; known are 'variance' and 'length_scale'. Give a prior."
-    )
+        return self.upper * rng.beta(self.alpha, self.beta, size)
 
 
 def _number(owner: str, name: str, value: object) -> float:
