@@ -34,6 +34,11 @@ class Hamiltonian:
     target_accept: float
     max_energy_error: float
 
+    @property
+    def longest_step(self) -> float:
+        """The step beyond which the acceptance rate tells nothing."""
+        return inf
+
     def check_settings(self) -> None:
         """Refuse settings that fit no target."""
         check_positive("step_size", self.step_size)
@@ -63,10 +68,11 @@ class Hamiltonian:
         """Return the settings of the next step, after one draw of warm-up."""
         return adapt(
             tuning,
-            state.position,
+            state,
             info.acceptance_rate,
             target_accept=self.target_accept,
             restart_step=lambda metric, step_size: find_step_size(target, rng, state, metric, step_size),
+            longest=self.longest_step,
         )
 
 
