@@ -4,9 +4,9 @@ Step size, by dual averaging towards an acceptance rate a* (Hoffman & Gelman 201
     h_t = (1 - 1/(t + t0)) h_{t-1} + (a* - a_t)/(t + t0)
     log e_t = m - sqrt(t)/g h_t,   log ebar_t = t^-k log e_t + (1 - t^-k) log ebar_{t-1}
 
-Metric, from the draws of windows that double in length (Stan reference manual, "Automatic parameter tuning"): a
-fast interval to find the typical set, slow windows each of which replaces the metric, a fast interval for the last
-step size.  Everything is a value: `adapt` takes a `Tuning` and returns the next one.
+Metric, from the draws, and their gradients, of windows that double in length (Stan reference manual, "Automatic
+parameter tuning"): a fast interval to find the typical set, slow windows each of which replaces the metric, a fast
+interval for the last step size.  Everything is a value: `adapt` takes a `Tuning` and returns the next one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from math import exp, inf, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from hmcgp._typing import Array
 from hmcgp.samplers.integrators import State, leapfrog
@@ -95,6 +96,40 @@ def regularised_covariance(state: Welford, *, correlation_time: float = 1.0) -> 
     return S
 
 
+def balanced_covariance(draws: Welford, scores: Welford) -> Array:
+    """Return variances (d,) or a covariance (d, d), with the correlations that draws and their scores agree on.
+
+    With A the covariance of the draws and B that of the scores grad log p, the metric S that makes them alike,
+    S B S = A, is the geometric mean of A and B^-1.  Of a Gaussian it is the covariance, exactly and from any d + 1
+    draws, as each score tells the curvature.  Only its correlations are used: along a skewed direction (an input that
+    may or may not matter) scores see the steep side and would make the metric too short for the long one, so the
+    variances are those of the draws.  As in `regularised_covariance`, off-diagonals of A and B are drawn
+    towards zero with the weight of d + 5 draws, and variances, with the weight of five, towards the diagonal of S.
+
+    Seyboldt, Carlson & Carpenter (2026), Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence,
+    arXiv:2603.18845, whose dense metric is the geometric mean.
+    """
+    n, d = draws.n, len(draws.mean)
+    A, B = draws.m2 / max(n - 1, 1), scores.m2 / max(n - 1, 1)
+    a, b = (np.diag(A), np.diag(B)) if A.ndim == 2 else (A, B)
+    if not (a.min() > 0.0 and b.min() > 0.0):  # a chain that did not move, or a flat target
+        return regularised_covariance(draws)
+    balanced = np.sqrt(a) / np.sqrt(b)
+    variances: Array = (n * a + 5.0 * balanced) / (n + 5.0)
+    if A.ndim == 1:
+        return variances
+    shrink = np.full((d, d), n / (n + d + 5.0))
+    np.fill_diagonal(shrink, 1.0)
+    unit = np.sqrt(np.outer(balanced, balanced))  # in these units A and B have the same diagonal
+    L = np.linalg.cholesky(B * shrink * unit)
+    w, V = np.linalg.eigh(L.T @ (A * shrink / unit) @ L)
+    w = np.maximum(w, 1e-12 * w[-1])  # positive but for rounding
+    F = solve_triangular(L, V * w**0.25, lower=True, trans="T")
+    S = F @ F.T  # L^-T (L' A L)^(1/2) L^-1
+    scale = np.sqrt(variances / np.diag(S))
+    return np.asarray(S * np.outer(scale, scale))
+
+
 class Schedule(NamedTuple):
     """Which warm-up draws count for the metric: those from `start` on, in windows that end before each of `ends`."""
 
@@ -133,7 +168,8 @@ class Tuning(NamedTuple):
     schedule: Schedule
     draw: int = 0  # warm-up draws so far
     dual: DualAverage | None = None  # None: the step size is a fact
-    welford: Welford | None = None  # None: the metric is a fact
+    welford: Welford | None = None  # of the draws; None: the metric is a fact
+    scores: Welford | None = None  # of their gradients; None: the metric is learnt from the draws alone
 
 
 RestartStep = Callable[[Metric, float], float]
@@ -176,19 +212,32 @@ def adapt(
     Tuning
         Settings of the next draw; after the last warm-up draw, those of the run.
     """
-    draw, schedule, metric, welford = tuning.draw + 1, tuning.schedule, tuning.metric, tuning.welford
+    draw, schedule, metric = tuning.draw + 1, tuning.schedule, tuning.metric
+    welford, scores = tuning.welford, tuning.scores
     if tuning.dual is None:
         return tuning._replace(draw=draw)
     dual = update_dual_average(tuning.dual, acceptance, target_accept, longest=longest)
     if welford is not None and schedule.ends and schedule.start < draw <= schedule.ends[-1]:
         welford = update_welford(welford, state.position)
+        if scores is not None:
+            scores = update_welford(scores, state.grad)
         if draw in schedule.ends:
-            metric = as_metric(regularised_covariance(welford, correlation_time=correlation_time), len(state.position))
+            metric = learnt_metric(welford, scores, correlation_time=correlation_time)
             welford = start_welford(len(state.position), dense=welford.m2.ndim == 2)
+            scores = None if scores is None else welford
             dual = start_dual_average(restart_step(metric, exp(dual.log_average)), stretch=stretch)
     settled = draw >= schedule.tune and dual.t > 0
     step_size = exp(dual.log_average if settled else dual.log_step)
-    return Tuning(step_size, metric, schedule, draw, dual, welford)
+    return Tuning(step_size, metric, schedule, draw, dual, welford, scores)
+
+
+def learnt_metric(draws: Welford, scores: Welford | None, *, correlation_time: float = 1.0) -> Metric:
+    """Return the metric of a window of draws, with or without their scores."""
+    if scores is None:
+        S = regularised_covariance(draws, correlation_time=correlation_time)
+    else:
+        S = balanced_covariance(draws, scores)
+    return as_metric(S, len(draws.mean))
 
 
 def find_step_size(
