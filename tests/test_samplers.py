@@ -183,14 +183,38 @@ def test_jitter_spreads_the_step_size():
     assert 1.29 < steps.max() <= 1.3
 
 
+def test_jitter_spreads_the_time_of_a_trajectory():
+    """2.0 ± 30 %, in the fewest equal steps of at most 0.35."""
+    stats = run(correlated_gaussian(), HMC(step_size=0.35, trajectory=2.0, jitter=0.3), 500, tune=0).stats
+    time = stats["step_size"] * stats["n_steps"]
+    assert 1.4 <= time.min() < 1.41
+    assert 2.59 < time.max() <= 2.6
+    assert stats["step_size"].max() <= 0.35
+    np.testing.assert_array_equal(stats["n_steps"], np.ceil(time / 0.35))
+
+
 def test_trajectory_sets_the_number_of_steps():
     target = correlated_gaussian()
-    for sampler, expected in (
-        (HMC(step_size=0.3, trajectory=2.0), 7),
-        (HMC(step_size=0.001, trajectory=2.0, max_steps=12), 12),
-        (HMC(step_size=0.3, n_steps=4), 4),
+    for sampler, n_steps, step_size in (
+        (HMC(step_size=0.3, trajectory=2.0, jitter=0.0), 7, 2.0 / 7),
+        (HMC(step_size=0.001, trajectory=2.0, max_steps=12), 12, 0.001),
+        (HMC(step_size=0.3, n_steps=4, jitter=0.0), 4, 0.3),
     ):
-        assert np.all(run(target, sampler, 5, tune=0).stats["n_steps"] == expected)
+        stats = run(target, sampler, 5, tune=0).stats
+        assert np.all(stats["n_steps"] == n_steps)
+        np.testing.assert_allclose(stats["step_size"], step_size)
+
+
+def test_an_easy_target_does_not_drive_the_step_to_infinity():
+    """One step of pi/2 is accepted more often than asked for; what is learnt stays within the trajectory."""
+    sampler, target = HMC(target_accept=0.5), Gaussian(np.zeros(1), np.eye(1))
+    rng = np.random.default_rng(0)
+    state = init(target, np.zeros(1))
+    tuning = sampler.start_tuning(target, rng, state, 200)
+    for _ in range(200):
+        state, info = sampler.build_step(target, tuning)(rng, state)
+        tuning = sampler.adapt(target, rng, tuning, state, info)
+    assert 1.0 < tuning.step_size <= 1.2 * np.pi / 2 + 1e-12
 
 
 def test_divergence_is_rejected_and_marked():

@@ -4,25 +4,28 @@ Step size, by dual averaging towards an acceptance rate a* (Hoffman & Gelman 201
     h_t = (1 - 1/(t + t0)) h_{t-1} + (a* - a_t)/(t + t0)
     log e_t = m - sqrt(t)/g h_t,   log ebar_t = t^-k log e_t + (1 - t^-k) log ebar_{t-1}
 
-Metric, from the draws of windows that double in length (Stan reference manual, "Automatic parameter tuning"): a
-fast interval to find the typical set, slow windows each of which replaces the metric, a fast interval for the last
-step size.  Everything is a value: `adapt` takes a `Tuning` and returns the next one.
+Metric, from the draws, and their gradients, of windows that double in length (Stan reference manual, "Automatic
+parameter tuning"): a fast interval to find the typical set, slow windows each of which replaces the metric, a fast
+interval for the last step size.  Everything is a value: `adapt` takes a `Tuning` and returns the next one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp, log, sqrt
+from math import exp, inf, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from hmcgp._typing import Array
 from hmcgp.samplers.integrators import State, leapfrog
 from hmcgp.samplers.metric import Metric, as_metric, end_energy, kinetic_energy, sample_momentum
 from hmcgp.target import Target
 
-SHRINKAGE, STABILISATION, DECAY = 0.05, 10.0, 0.75  # g, t0 and k of Hoffman & Gelman, section 3.2.1
+# g, t0 and k.  With the g = 0.05 of Hoffman & Gelman one rejection at t = 50 makes the next step six times shorter; as
+# acceptance is concave in log e, the average of such steps is too short (61-dimensional Gaussian: 0.87 for a* = 0.8)
+SHRINKAGE, STABILISATION, DECAY = 0.2, 10.0, 0.75
 
 
 class DualAverage(NamedTuple):
@@ -35,17 +38,19 @@ class DualAverage(NamedTuple):
     t: int = 0
 
 
-def start_dual_average(step_size: float, *, stretch: float = 10.0) -> DualAverage:
+def start_dual_average(step_size: float, *, stretch: float = 2.0) -> DualAverage:
     """Start from a step size; iterates are drawn towards `stretch` times it, as large steps are cheap to reject."""
     return DualAverage(log(stretch * step_size), log(step_size))
 
 
-def update_dual_average(state: DualAverage, acceptance: float, target_accept: float) -> DualAverage:
-    """Take in the acceptance rate of one draw."""
+def update_dual_average(
+    state: DualAverage, acceptance: float, target_accept: float, *, longest: float = inf
+) -> DualAverage:
+    """Take in the acceptance rate of one draw; no step is tried that is longer than `longest`."""
     t = state.t + 1
     weight = 1.0 / (t + STABILISATION)
     error = (1.0 - weight) * state.error + weight * (target_accept - acceptance)
-    log_step = state.centre - sqrt(t) / SHRINKAGE * error
+    log_step = min(state.centre - sqrt(t) / SHRINKAGE * error, log(longest))
     eta = t**-DECAY
     return DualAverage(state.centre, log_step, eta * log_step + (1.0 - eta) * state.log_average, error, t)
 
@@ -91,6 +96,40 @@ def regularised_covariance(state: Welford, *, correlation_time: float = 1.0) -> 
     return S
 
 
+def balanced_covariance(draws: Welford, scores: Welford) -> Array:
+    """Return variances (d,) or a covariance (d, d), with the correlations that draws and their scores agree on.
+
+    With A the covariance of the draws and B that of the scores grad log p, the metric S that makes them alike,
+    S B S = A, is the geometric mean of A and B^-1.  Of a Gaussian it is the covariance, exactly and from any d + 1
+    draws, as each score tells the curvature.  Only its correlations are used: along a skewed direction (an input that
+    may or may not matter) scores see the steep side and would make the metric too short for the long one, so the
+    variances are those of the draws.  As in `regularised_covariance`, off-diagonals of A and B are drawn
+    towards zero with the weight of d + 5 draws, and variances, with the weight of five, towards the diagonal of S.
+
+    Seyboldt, Carlson & Carpenter (2026), Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence,
+    arXiv:2603.18845, whose dense metric is the geometric mean.
+    """
+    n, d = draws.n, len(draws.mean)
+    A, B = draws.m2 / max(n - 1, 1), scores.m2 / max(n - 1, 1)
+    a, b = (np.diag(A), np.diag(B)) if A.ndim == 2 else (A, B)
+    if not (a.min() > 0.0 and b.min() > 0.0):  # a chain that did not move, or a flat target
+        return regularised_covariance(draws)
+    balanced = np.sqrt(a) / np.sqrt(b)
+    variances: Array = (n * a + 5.0 * balanced) / (n + 5.0)
+    if A.ndim == 1:
+        return variances
+    shrink = np.full((d, d), n / (n + d + 5.0))
+    np.fill_diagonal(shrink, 1.0)
+    unit = np.sqrt(np.outer(balanced, balanced))  # in these units A and B have the same diagonal
+    L = np.linalg.cholesky(B * shrink * unit)
+    w, V = np.linalg.eigh(L.T @ (A * shrink / unit) @ L)
+    w = np.maximum(w, 1e-12 * w[-1])  # positive but for rounding
+    F = solve_triangular(L, V * w**0.25, lower=True, trans="T")
+    S = F @ F.T  # L^-T (L' A L)^(1/2) L^-1
+    scale = np.sqrt(variances / np.diag(S))
+    return np.asarray(S * np.outer(scale, scale))
+
+
 class Schedule(NamedTuple):
     """Which warm-up draws count for the metric: those from `start` on, in windows that end before each of `ends`."""
 
@@ -103,7 +142,7 @@ def build_schedule(tune: int, *, first: int = 75, window: int = 25, last: int = 
     """Lay out warm-up: a fast interval, slow windows that double in length, a fast interval.
 
     Shorter warm-ups keep the proportions 15 %, 75 %, 10 %, with at least 15 draws for the step size to settle on the
-    last metric (it starts ten times too long); below 60 draws the metric is left alone.
+    last metric (it starts up to twice too long); below 60 draws the metric is left alone.
     """
     if tune < 60:
         return Schedule(tune, tune, ())
@@ -129,7 +168,8 @@ class Tuning(NamedTuple):
     schedule: Schedule
     draw: int = 0  # warm-up draws so far
     dual: DualAverage | None = None  # None: the step size is a fact
-    welford: Welford | None = None  # None: the metric is a fact
+    welford: Welford | None = None  # of the draws; None: the metric is a fact
+    scores: Welford | None = None  # of their gradients; None: the metric is learnt from the draws alone
 
 
 RestartStep = Callable[[Metric, float], float]
@@ -137,12 +177,13 @@ RestartStep = Callable[[Metric, float], float]
 
 def adapt(
     tuning: Tuning,
-    position: Array,
+    state: State,
     acceptance: float,
     *,
     target_accept: float,
     restart_step: RestartStep,
-    stretch: float = 10.0,
+    longest: float = inf,
+    stretch: float = 2.0,
     correlation_time: float = 1.0,
 ) -> Tuning:
     """Learn from one warm-up draw.
@@ -151,7 +192,7 @@ def adapt(
     ----------
     tuning : Tuning
         What is known so far.
-    position : ndarray of shape (n_dim,)
+    state : State
         The draw.
     acceptance : float
         Its acceptance rate, in [0, 1].
@@ -159,6 +200,8 @@ def adapt(
         The acceptance rate to steer to.
     restart_step : callable
         Takes a new metric and the last step size, returns a step size to start the averaging from again.
+    longest : float
+        As in `update_dual_average`.
     stretch : float
         As in `start_dual_average`.
     correlation_time : float
@@ -169,19 +212,32 @@ def adapt(
     Tuning
         Settings of the next draw; after the last warm-up draw, those of the run.
     """
-    draw, schedule, metric, welford = tuning.draw + 1, tuning.schedule, tuning.metric, tuning.welford
+    draw, schedule, metric = tuning.draw + 1, tuning.schedule, tuning.metric
+    welford, scores = tuning.welford, tuning.scores
     if tuning.dual is None:
         return tuning._replace(draw=draw)
-    dual = update_dual_average(tuning.dual, acceptance, target_accept)
+    dual = update_dual_average(tuning.dual, acceptance, target_accept, longest=longest)
     if welford is not None and schedule.ends and schedule.start < draw <= schedule.ends[-1]:
-        welford = update_welford(welford, position)
+        welford = update_welford(welford, state.position)
+        if scores is not None:
+            scores = update_welford(scores, state.grad)
         if draw in schedule.ends:
-            metric = as_metric(regularised_covariance(welford, correlation_time=correlation_time), len(position))
-            welford = start_welford(len(position), dense=welford.m2.ndim == 2)
+            metric = learnt_metric(welford, scores, correlation_time=correlation_time)
+            welford = start_welford(len(state.position), dense=welford.m2.ndim == 2)
+            scores = None if scores is None else welford
             dual = start_dual_average(restart_step(metric, exp(dual.log_average)), stretch=stretch)
     settled = draw >= schedule.tune and dual.t > 0
     step_size = exp(dual.log_average if settled else dual.log_step)
-    return Tuning(step_size, metric, schedule, draw, dual, welford)
+    return Tuning(step_size, metric, schedule, draw, dual, welford, scores)
+
+
+def learnt_metric(draws: Welford, scores: Welford | None, *, correlation_time: float = 1.0) -> Metric:
+    """Return the metric of a window of draws, with or without their scores."""
+    if scores is None:
+        S = regularised_covariance(draws, correlation_time=correlation_time)
+    else:
+        S = balanced_covariance(draws, scores)
+    return as_metric(S, len(draws.mean))
 
 
 def find_step_size(

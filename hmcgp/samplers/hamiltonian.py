@@ -22,7 +22,7 @@ from hmcgp.samplers.metric import as_metric
 from hmcgp.samplers.trace import AnyInfo
 from hmcgp.target import Target
 
-DENSE_UP_TO = 30  # dimensions; a dense metric costs nothing there against an evaluation of the target
+DENSE_UP_TO = 100  # dimensions; a dense metric costs nothing there against an evaluation of the target
 
 
 class Hamiltonian:
@@ -33,6 +33,11 @@ class Hamiltonian:
     dense: bool | None
     target_accept: float
     max_energy_error: float
+
+    @property
+    def longest_step(self) -> float:
+        """The step beyond which the acceptance rate tells nothing."""
+        return inf
 
     def check_settings(self) -> None:
         """Refuse settings that fit no target."""
@@ -57,16 +62,17 @@ class Hamiltonian:
         step_size = find_step_size(target, rng, state, metric)
         dense = n_dim <= DENSE_UP_TO if self.dense is None else self.dense
         welford = start_welford(n_dim, dense=dense) if self.metric is None else None
-        return Tuning(step_size, metric, schedule, 0, start_dual_average(step_size), welford)
+        return Tuning(step_size, metric, schedule, 0, start_dual_average(step_size), welford, welford)
 
     def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo) -> Tuning:
         """Return the settings of the next step, after one draw of warm-up."""
         return adapt(
             tuning,
-            state.position,
+            state,
             info.acceptance_rate,
             target_accept=self.target_accept,
             restart_step=lambda metric, step_size: find_step_size(target, rng, state, metric, step_size),
+            longest=self.longest_step,
         )
 
 

@@ -1,6 +1,8 @@
-"""Hybrid (Hamiltonian) Monte Carlo with a fixed number of leapfrog steps.
+"""Hybrid (Hamiltonian) Monte Carlo with trajectories of given length.
 
     p ~ N(0, S^-1);  (u', p') = n leapfrog steps of size e;  accept u' with probability min(1, exp(H - H'))
+
+Either n is given, or a time T: then e is the longest step, n = ceil(T/e) and each step takes T/n.
 
 Duane, Kennedy, Pendleton & Roweth (1987); as used for Gaussian processes by Barber & Williams (1997), who took
 e = 0.1, n = 20 and no jitter: `HMC(step_size=0.1, n_steps=20, jitter=0)`.
@@ -45,8 +47,10 @@ def build_step(
     metric: Metric,
     *,
     step_size: float,
-    n_steps: int,
+    n_steps: int | None = None,
     jitter: float = 0.0,
+    trajectory: float = pi / 2,
+    max_steps: int = 64,
     max_energy_error: float = 1000.0,
 ) -> Step:
     """Build the transition `step(rng, state) -> state, info` of static HMC.
@@ -57,7 +61,7 @@ def build_step(
         The log density.
     metric : Metric
         Inverse mass with its factors.
-    step_size, n_steps, jitter, max_energy_error
+    step_size, n_steps, jitter, trajectory, max_steps, max_energy_error
         As in `HMC`.
 
     Returns
@@ -68,9 +72,13 @@ def build_step(
 
     def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
         momentum = sample_momentum(rng, metric)
-        size = step_size * (1.0 + jitter * (2.0 * rng.random() - 1.0)) if jitter else step_size
+        stretch = 1.0 + jitter * (2.0 * rng.random() - 1.0) if jitter else 1.0  # whatever the state: still reversible
+        if n_steps is None:
+            size, n = divide(trajectory * stretch, step_size, max_steps)
+        else:
+            size, n = step_size * stretch, n_steps
         energy = kinetic_energy(inv_mass, momentum) - state.logdensity
-        end, momentum, work = integrate(target, state, momentum, size, n_steps, inv_mass)
+        end, momentum, work = integrate(target, state, momentum, size, n, inv_mass)
         energy_end = end_energy(inv_mass, momentum, end.logdensity)
         error = energy_end - energy
         acceptance = exp(min(0.0, -error))
@@ -80,6 +88,12 @@ def build_step(
         return state, info
 
     return step
+
+
+def divide(time: float, longest: float, max_steps: int) -> tuple[float, int]:
+    """Divide a time into the fewest equal steps that are not too long; cut it where max_steps do not suffice."""
+    n = min(ceil(time / longest), max_steps)
+    return min(time / n, longest), n
 
 
 def integrate(
@@ -105,7 +119,7 @@ def integrate(
 
 @dataclass(frozen=True, eq=False)
 class HMC(Hamiltonian):
-    """Hamiltonian Monte Carlo with trajectories of fixed length.
+    """Hamiltonian Monte Carlo with trajectories of given length.
 
     A number is a fact, None is learnt in warm-up.
 
@@ -114,15 +128,15 @@ class HMC(Hamiltonian):
     step_size : float, optional
         Leapfrog step e.  None adapts it to `target_accept`.  When given, warm-up merely discards draws.
     n_steps : int, optional
-        Leapfrog steps per trajectory.  None takes `trajectory` / `step_size`, rounded up, at most `max_steps`.
+        Leapfrog steps per trajectory.  None divides `trajectory` into the fewest equal steps of at most `step_size`.
     jitter : float
-        Each trajectory uses step_size * (1 + jitter * U(-1, 1)), against periodic orbits.  0 is plain HMC; much above
-        0.2 the longest steps of an adapted size are unstable now and then.
+        Each trajectory lasts (1 + jitter * U(-1, 1)) times as long, against periodic orbits; when `n_steps` is given,
+        by steps of other size.  0 is plain HMC.
     metric : ndarray of shape (n_dim,) or (n_dim, n_dim), optional
         Inverse mass, ideally the posterior covariance of the unconstrained parameters.  None adapts it when the
         step size is adapted too, and is the identity when the step size is given.
     dense : bool, optional
-        Whether an adapted metric is a full covariance rather than variances.  None: up to 30 dimensions it is.
+        Whether an adapted metric is a full covariance rather than variances.  None: up to 100 dimensions it is.
     trajectory : float
         Integration time when `n_steps` is None.  With the metric at the posterior covariance, pi/2 takes a Gaussian
         from any point to an independent one; up to 2 helps directions that a diagonal metric makes too short, and
@@ -162,14 +176,20 @@ class HMC(Hamiltonian):
         """Evaluations of the target that a draw usually takes: for forecasts."""
         return self.n_steps or 6.0
 
+    @property
+    def longest_step(self) -> float:
+        """A step as long as the longest trajectory: steps are cut to fit, so the size would not count beyond."""
+        return self.trajectory * (1.0 + self.jitter) if self.n_steps is None else inf
+
     def build_step(self, target: Target, tuning: Tuning) -> Step:
         """Return the transition with given settings."""
-        n_steps = self.n_steps or min(ceil(self.trajectory / tuning.step_size), self.max_steps)
         return build_step(
             target,
             tuning.metric,
             step_size=tuning.step_size,
-            n_steps=n_steps,
+            n_steps=self.n_steps,
             jitter=self.jitter,
+            trajectory=self.trajectory,
+            max_steps=self.max_steps,
             max_energy_error=self.max_energy_error,
         )

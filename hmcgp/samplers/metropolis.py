@@ -123,7 +123,7 @@ class Metropolis:
         d = target.n_dim
         return adapt(
             tuning,
-            state.position,
+            state,
             info.acceptance_rate,
             target_accept=0.234 + 0.166 / d,  # Roberts & Rosenthal (2001): the best falls from 0.44 to 0.234
             restart_step=lambda metric, scale: 2.38 / sqrt(d),
