@@ -174,7 +174,9 @@ def measure(
             rows: dict[str, list[dict[str, Any]]] = {entry: [] for entry in entries}
             for seed in range(seeds):
                 for entry in [e for e, count in entries.items() if seed < count]:
-                    rows[entry].append({**arena.run(entry, seed), "n_draws": CHAINS * draws})
+                    row = arena.run(entry, seed)
+                    rows[entry].append({**row, "n_draws": CHAINS * draws})
+                    print(f"  {name}, {entry}, seed {seed}: ESS {row['ess']:.0f}, {row['run_s']:.1f} s", flush=True)
             table = {entry: summarise(found) for entry, found in rows.items() if found}
             figures["runs"] += [row for found in rows.values() for row in found]
             figures["summary"] += list(table.values())
