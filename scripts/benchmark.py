@@ -1,295 +1,92 @@
-"""Ratios measured in one run, BLAS on one thread: ours against scikit-learn, and against the LAPACK calls to be made.
+"""Ratios measured in one run: ours against scikit-learn, LAPACK, BlackJAX and PyMC, and one core against two.
 
-Every group of things to compare is timed in turns, one after another and again, and the best time of each counts: a
-machine that slows down slows all of them down.  The floor of a Laplace evidence with gradient is (k + 1) dpotrf + one
-dpotri, k being our own Newton iterations (each with a factorisation); steps with an old factor count in our time only.
+    python scripts/benchmark.py                                   everything: about an hour, most of it the peers'
+    python scripts/benchmark.py --sections evidence trajectory    a part of it
+    python scripts/benchmark.py --sections samplers --no-peers    our samplers alone
+
+Sections: `evidence`, `trajectory`, `start_up` and `averages` (one evaluation, `benchmark_evidence.py`), `samplers`
+(effective draws per second and per gradient, `benchmark_samplers.py`), `defaults`, `cores` (`benchmark_defaults.py`).
+The peers need `pip install -c scripts/constraints.txt -e '.[bench]'` (Python 3.11: PyMC wants arviz 0.2x); without
+them they are left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
-import subprocess
-import sys
-import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from scipy.linalg import lapack
+import benchmark_defaults
+import benchmark_evidence
+import benchmark_samplers
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessClassifier
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from threadpoolctl import threadpool_limits
 
-from hmcgp import Model, datasets, sample
-from hmcgp.kernels import SquaredExponential
-from hmcgp.priors import LogNormal
-from hmcgp.quadrature import logistic_average
-from hmcgp.samplers import HMC
 
-KERNEL = SquaredExponential(LogNormal(-3.0, 3.0), LogNormal(1.5, 1.5), ard=True)
-TARGETS = {  # n: (scikit-learn / ours cold, scikit-learn / ours warm, ours / floor)
-    80: (8.0, 14.0, 1.8),
-    200: (8.0, 14.0, None),
-    532: (None, None, None),
-    1000: (5.0, 8.0, 1.3),
-    2000: (None, None, 1.3),
-}
+def print_line(name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+    figures = measure()
+    print(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in figures.items()), flush=True)
+    return figures
 
 
-def in_turns(calls: dict[str, Callable[[], Any]], seconds: float = 2.0, least: int = 3) -> dict[str, float]:
-    """Best time of each call in seconds.
-
-    The calls take turns of at least 5 ms each: within a turn caches are warm, as they are in a sampler.
-    """
-    best = dict.fromkeys(calls, np.inf)
-    begin, rounds = time.perf_counter(), 0
-    while rounds < least or time.perf_counter() - begin < seconds:
-        for name, call in calls.items():
-            turn = time.perf_counter()
-            while True:
-                t = time.perf_counter()
-                call()
-                now = time.perf_counter()
-                best[name] = min(best[name], now - t)
-                if now - turn > 5e-3:
-                    break
-        rounds += 1
-    return best
+def one_thread(measure: Callable[[], Any]) -> Any:
+    with threadpool_limits(1):
+        return measure()
 
 
-def problem(n: int) -> tuple[Any, Any, str]:
-    """Standardised inputs and labels ±1: crabs, Pima, or a synthetic table for larger n."""
-    if n == 80:
-        bunch, positive, name = datasets.load_crabs(), "M", "crabs"
-    elif n in {200, 532}:
-        bunch, positive, name = datasets.load_pima(), "Yes", "Pima"
-    else:
-        rng = np.random.default_rng(n)
-        X = rng.normal(size=(n, 8))
-        f = 2.0 * X[:, 0] + 2.0 * np.sin(2.0 * X[:, 1])
-        return X, np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-f)), 1.0, -1.0), "synthetic"
-    rows = np.random.default_rng(0).permutation(len(bunch.data))[:n] if n == 80 else np.arange(n)
-    X = bunch.data.to_numpy()[rows]
-    return (X - X.mean(axis=0)) / X.std(axis=0), np.where(np.asarray(bunch.target)[rows] == positive, 1.0, -1.0), name
-
-
-def theta_of(d: int) -> Any:
-    return np.concatenate([[4.0], np.full(d, 2.5)])
-
-
-def evidence(n: int) -> dict[str, Any]:
-    """Log Z and its full gradient: ours cold and warm, scikit-learn's, and the floor."""
-    X, y, name = problem(n)
-    model, theta = Model(X, y, kernel=KERNEL), theta_of(X.shape[1])
-    # the start of a warm evaluation: the mode one leapfrog step away (0.1 in every log parameter, signs mixed)
-    nearby = theta * np.exp(0.1 * np.resize([1.0, -1.0], theta.size))
-    start = model.posterior(nearby)[1].posterior.start
-    theirs = GaussianProcessClassifier(ConstantKernel(4.0) * RBF(theta[1:]), optimizer=None).fit(X, y).base_estimator_
-    log_theta = theirs.kernel_.theta
-    n_cold = model._log_evidence(theta, None)[0].n_iter
-    n_warm = model._log_evidence(theta, start)[0].n_iter
-    A = np.asfortranarray(np.eye(n) + 0.25 * model.bound_kernel(theta)(X))
-    factor = lapack.dpotrf(A, lower=1)[0]
-    work = np.empty_like(A)
-
-    def lapack_only(routine: Any, source: Any) -> float:
-        np.copyto(work, source)
-        t = time.perf_counter()
-        routine(work, lower=1, **{"overwrite_a" if routine is lapack.dpotrf else "overwrite_c": 1})
-        return time.perf_counter() - t
-
-    floor = {"dpotrf": np.inf, "dpotri": np.inf}
-
-    def time_lapack() -> None:
-        floor["dpotrf"] = min(floor["dpotrf"], lapack_only(lapack.dpotrf, A))
-        floor["dpotri"] = min(floor["dpotri"], lapack_only(lapack.dpotri, factor))
-
-    best = in_turns(
-        {
-            "cold": lambda: model.log_evidence(theta),
-            "warm": lambda: model.log_evidence(theta, start),
-            "lapack": time_lapack,
-            "scikit_learn": lambda: theirs.log_marginal_likelihood(log_theta, eval_gradient=True, clone_kernel=False),
-        },
-        seconds=3.0 if n < 1000 else 8.0,
-    )
-    floor_cold = (n_cold + 1) * floor["dpotrf"] + floor["dpotri"]
-    floor_warm = (n_warm + 1) * floor["dpotrf"] + floor["dpotri"]
+def sections(options: argparse.Namespace) -> dict[str, Callable[[], Any]]:
+    """What can be measured, by name, in the order of the run."""
+    single: dict[str, Callable[[], dict[str, float]]] = {
+        "trajectory": benchmark_evidence.trajectory,
+        "start_up": benchmark_evidence.start_up,
+        "averages": benchmark_evidence.averages,
+    }
     return {
-        "n": n,
-        "data": name,
-        "inputs": X.shape[1],
-        "cold_ms": 1e3 * best["cold"],
-        "warm_ms": 1e3 * best["warm"],
-        "scikit_learn_ms": 1e3 * best["scikit_learn"],
-        "dpotrf_ms": 1e3 * floor["dpotrf"],
-        "dpotri_ms": 1e3 * floor["dpotri"],
-        "iterations_cold": n_cold,
-        "iterations_warm": n_warm,
-        "scikit_learn_over_cold": best["scikit_learn"] / best["cold"],
-        "scikit_learn_over_warm": best["scikit_learn"] / best["warm"],
-        "cold_over_floor": best["cold"] / floor_cold,
-        "warm_over_floor": best["warm"] / floor_warm,
-        "peak_arrays": peak_arrays(n) if n >= 1000 else None,
+        "evidence": lambda: one_thread(lambda: benchmark_evidence.report(options.sizes)),
+        **{name: lambda n=name, f=f: one_thread(lambda: print_line(n, f)) for name, f in single.items()},  # type: ignore[misc]
+        "cores": benchmark_defaults.two_cores,
+        "samplers": lambda: benchmark_samplers.measure(
+            options.data,
+            tune=options.tune,
+            draws=options.draws,
+            seeds=options.seeds,
+            pymc_seeds=options.pymc_seeds,
+            with_peers=not options.no_peers,
+        ),
+        "defaults": lambda: benchmark_defaults.report_defaults(options.tables),
     }
 
 
-MEMORY = """
-import gc
-from benchmark import KERNEL, Model, problem, theta_of
-def peak():
-    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
-def run(n):
-    X, y, _ = problem(n)
-    model = Model(X, y, kernel=KERNEL)
-    gc.collect()
-    open("/proc/self/clear_refs", "w").write("5")  # forget the peak so far
-    before = peak()
-    model.log_evidence(theta_of(X.shape[1]))
-    return peak() - before
-run(80)
-n = int({n})
-print(run(n) / (8 * n * n))
-"""
-
-
-def peak_arrays(n: int) -> float | None:
-    """Peak memory of one evaluation with gradient, in n x n matrices: how far a new process's resident set grew."""
-    if not os.access("/proc/self/clear_refs", os.W_OK):  # Linux only
-        return None
-    code = MEMORY.replace("{n}", str(n))
-    folder = os.path.dirname(os.path.abspath(__file__))
-    out = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
-    return float(out.stdout.split()[-1])
-
-
-def trajectory() -> dict[str, float]:
-    """The same positions of a real trajectory on Pima, evaluated cold and warm."""
-    X, y, _ = problem(200)
-    model = Model(X, y, kernel=KERNEL)
-    positions: list[Any] = []
-
-    class Recorded:
-        n_dim, names, constrain, initial = model.n_dim, model.names, model.constrain, model.initial
-
-        def evaluate(self, u: Any, carry: object = None) -> Any:
-            positions.append(u.copy())
-            return model.evaluate(u, carry)
-
-    metric = np.concatenate([[1.0], np.full(X.shape[1], 0.25)])
-    start = np.concatenate([[0.0], np.ones(X.shape[1])])
-    hmc = HMC(step_size=0.1, n_steps=20, jitter=0.0, metric=metric)
-    sample(Recorded(), hmc, draws=10, tune=0, chains=1, random_state=0, start=start, progressbar=False)
-
-    def run(warm: bool) -> int:
-        carry, factorisations = None, 0
-        for u in positions:
-            e = model.evaluate(u, carry if warm else None)
-            carry, factorisations = e.carry, factorisations + e.solver_iterations + 1
-        return factorisations
-
-    best = in_turns({"cold": lambda: run(False), "warm": lambda: run(True)})
-    n = len(positions)
-    return {
-        "evaluations": n,
-        "cold_ms": 1e3 * best["cold"] / n,
-        "warm_ms": 1e3 * best["warm"] / n,
-        "cold_factorisations": run(False) / n,
-        "warm_factorisations": run(True) / n,
-        "warm_over_cold": best["warm"] / best["cold"],
-    }
-
-
-FIRST_FIT = """
-import time
-begin = time.perf_counter()
-import hmcgp
-imported = time.perf_counter()
-X, y = hmcgp.datasets.load_crabs(return_X_y=True)
-hmcgp.GPClassifier(draws=5, tune=20, chains=1, random_state=0).fit(X, y).predict_proba(X)
-print(imported - begin, time.perf_counter() - imported)
-"""
-
-
-def start_up() -> dict[str, float]:
-    """Import and a minimal first fit with prediction, with an empty and a filled cache of compiled code."""
-    with tempfile.TemporaryDirectory() as cache:
-        runs = []
-        for _ in range(2):
-            out = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", FIRST_FIT],
-                env={**os.environ, "NUMBA_CACHE_DIR": cache},
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            runs.append([float(x) for x in out.stdout.split()])
-    return {
-        "import_s": runs[1][0],
-        "first_fit_empty_cache_s": runs[0][1],
-        "first_fit_filled_cache_s": runs[1][1],
-        "empty_over_filled": runs[0][1] / runs[1][1],
-    }
-
-
-def averages() -> dict[str, float]:
-    """Logistic averages per second on one core."""
-    rng = np.random.default_rng(0)
-    mean = rng.uniform(-30.0, 30.0, 100_000)
-    narrow, wide = rng.uniform(0.0, 4.0, mean.size), rng.uniform(0.0, 1e4, mean.size)
-    calls = {"narrow": lambda: logistic_average(mean, narrow), "wide": lambda: logistic_average(mean, wide)}
-    best = in_turns(calls, seconds=1.0)
-    return {"variance_to_4_per_s": mean.size / best["narrow"], "variance_to_1e4_per_s": mean.size / best["wide"]}
-
-
-def verdict(value: float, target: float | None, *, at_least: bool) -> str:
-    if target is None:
-        return f"{value:6.2f}          "
-    met = value >= target if at_least else value <= target
-    return f"{value:6.2f} ({'≥' if at_least else '≤'} {target:g} {'met' if met else 'NOT MET'})"
-
-
-def report_evidence(row: dict[str, Any]) -> None:
-    cold, warm, floor = TARGETS[row["n"]]
-    print(
-        f"{row['n']:5d} {row['data']:<10} cold {row['cold_ms']:8.3f} ms  warm {row['warm_ms']:8.3f} ms  "
-        f"scikit-learn {row['scikit_learn_ms']:9.2f} ms  "
-        f"dpotrf {row['dpotrf_ms']:8.3f}  dpotri {row['dpotri_ms']:8.3f}  "
-        f"iterations {row['iterations_cold']}, {row['iterations_warm']}"
-    )
-    print(
-        f"      scikit-learn / cold {verdict(row['scikit_learn_over_cold'], cold, at_least=True)}   "
-        f"/ warm {verdict(row['scikit_learn_over_warm'], warm, at_least=True)}   "
-        f"cold / floor {verdict(row['cold_over_floor'], floor, at_least=False)}   "
-        f"warm / floor {row['warm_over_floor']:.2f}"
-        + ("" if row["peak_arrays"] is None else f"   peak {row['peak_arrays']:.1f} n×n arrays (≤ 6)"),
-        flush=True,
-    )
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = list(sections(argparse.Namespace()))
+    sizes, data = list(benchmark_evidence.TARGETS), list(benchmark_samplers.DATA)
+    tables = list(benchmark_defaults.tables())
+    parser.add_argument("--json", default="benchmark.json", help="file for the figures (default benchmark.json)")
+    parser.add_argument("--sections", nargs="+", choices=names, default=names, help="what to measure (default all)")
+    parser.add_argument("--sizes", type=int, nargs="+", choices=sizes, default=sizes, help="evidence: which n")
+    parser.add_argument("--data", nargs="+", choices=data, default=data, help="samplers: which data")
+    parser.add_argument("--seeds", type=int, default=3, help="samplers: runs to average (default 3)")
+    parser.add_argument("--pymc-seeds", type=int, default=1, help="samplers: those of PyMC, which is slow (default 1)")
+    parser.add_argument("--tune", type=int, default=500, help="samplers: warm-up draws per chain (default 500)")
+    parser.add_argument("--draws", type=int, default=500, help="samplers: draws per chain (default 500)")
+    parser.add_argument("--no-peers", action="store_true", help="samplers: ours only")
+    parser.add_argument("--tables", nargs="+", choices=tables, default=tables, help="defaults: which data")
+    return parser.parse_args()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", default="benchmark.json", help="file for the figures (default benchmark.json)")
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(TARGETS), help="which n (default all)")
-    options = parser.parse_args()
+    options = parse_options()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    figures: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine(), "evidence": []}
-    with threadpool_limits(1):
-        print("log Z + gradient, SE-ARD, Laplace, logistic; one core")
-        for n in options.sizes:
-            figures["evidence"].append(evidence(n))
-            report_evidence(figures["evidence"][-1])
-        for name, measure in (("trajectory", trajectory), ("start_up", start_up), ("averages", averages)):
+    figures: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine()}
+    for name, measure in sections(options).items():
+        if name in options.sections:
             figures[name] = measure()
-            print(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in figures[name].items()), flush=True)
-    with open(options.json, "w") as file:
-        json.dump(figures, file, indent=1)
+            with open(options.json, "w") as file:  # after every section: an hour is long
+                json.dump(figures, file, indent=1)
     print(f"written to {options.json}")
 
 
