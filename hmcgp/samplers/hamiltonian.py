@@ -22,7 +22,7 @@ from hmcgp.samplers.metric import as_metric
 from hmcgp.samplers.trace import AnyInfo
 from hmcgp.target import Target
 
-DENSE_UP_TO = 100  # dimensions; a dense metric costs nothing there against an evaluation of the target
+DENSE_UP_TO = 30  # dimensions; a dense metric costs nothing there against an evaluation of the target
 
 
 class Hamiltonian:

@@ -136,7 +136,7 @@ class HMC(Hamiltonian):
         Inverse mass, ideally the posterior covariance of the unconstrained parameters.  None adapts it when the
         step size is adapted too, and is the identity when the step size is given.
     dense : bool, optional
-        Whether an adapted metric is a full covariance rather than variances.  None: up to 100 dimensions it is.
+        Whether an adapted metric is a full covariance rather than variances.  None: up to 30 dimensions it is.
     trajectory : float
         Integration time when `n_steps` is None.  With the metric at the posterior covariance, pi/2 takes a Gaussian
         from any point to an independent one; up to 2 helps directions that a diagonal metric makes too short, and

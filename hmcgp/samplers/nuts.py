@@ -210,7 +210,7 @@ class NUTS(Hamiltonian):
         Inverse mass, ideally the posterior covariance of the unconstrained parameters.  None adapts it when the
         step size is adapted too, and is the identity when the step size is given.
     dense : bool, optional
-        Whether an adapted metric is a full covariance rather than variances.  None: up to 100 dimensions it is.
+        Whether an adapted metric is a full covariance rather than variances.  None: up to 30 dimensions it is.
     target_accept : float
         Acceptance rate, averaged over the trajectory, that the adapted step size aims at.
     max_depth : int
