@@ -10,6 +10,7 @@ One vector holds every free parameter of the kernel, then of the likelihood, in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -42,6 +43,10 @@ class HyperPrior:
         self._priors: list[Prior] = [p.value for p in self.parameters]
         self._support = np.repeat([q.support for q in self._priors], sizes, axis=0).T  # (2, n_dim)
         self._transforms = _runs([q.transform for q in self._priors], self.slices)
+        laws = [q.normal for q in self._priors]
+        self._normal = None if None in laws else np.repeat(np.array(laws), sizes, axis=0).T  # (2, n_dim): mean, sd
+        if self._normal is not None:
+            self._log_norm = -float(np.sum(np.log(self._normal[1]))) - 0.5 * self.n_dim * math.log(2.0 * math.pi)
 
     def constrain(self, u: Array) -> Array:
         """Natural parameters at u, of shape (n_dim,)."""
@@ -49,6 +54,8 @@ class HyperPrior:
             raise InvalidInput(
                 f"'u' must have shape ({self.n_dim},), one value for each of {self.names}; got {len(u)}."
             )
+        if len(self._transforms) == 1:
+            return self._transforms[0][0].constrain(u)
         return np.concatenate([t.constrain(u[s]) for t, s in self._transforms])
 
     def unconstrain(self, theta: Array) -> Array:
@@ -100,6 +107,10 @@ class HyperPrior:
 
     def logpdf_unconstrained(self, u: Array) -> tuple[float, Array]:
         """Log density of u (Jacobian included) and its gradient."""
+        if self._normal is not None:  # the usual case, at a fifth of the price
+            mean, sd = self._normal
+            z = (u - mean) / sd
+            return self._log_norm - 0.5 * float(z.dot(z)), -z / sd
         total, grad = 0.0, np.empty_like(u)
         for prior, s in zip(self._priors, self.slices, strict=True):
             values, grad[s] = prior.logpdf_unconstrained(u[s])

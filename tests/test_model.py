@@ -283,3 +283,20 @@ def test_a_trajectory_there_and_back_returns():
             state, momentum, _ = leapfrog(model, state, momentum, 0.1)
         momentum = -momentum
     np.testing.assert_allclose(state.position, begin, atol=1e-8)
+
+
+def test_normal_priors_taken_together_are_the_sum_of_each():
+    """`HyperPrior` evaluates priors that are normal in u by one formula."""
+    X, y = np.random.default_rng(0).normal(size=(6, 2)), np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0])
+    variance, length_scale = LogNormal(0.3, 1.5), LogNormal(-1.0, 0.7)
+    model = Model(X, y, kernel=SquaredExponential(variance=variance, length_scale=length_scale, ard=True))
+    u = np.array([0.4, -1.3, 2.0])
+    parts = [variance.logpdf_unconstrained(u[:1]), length_scale.logpdf_unconstrained(u[1:])]
+    value, grad = model.log_prior(u)
+    np.testing.assert_allclose(value, sum(v.sum() for v, _ in parts), rtol=1e-14)
+    np.testing.assert_allclose(grad, np.concatenate([g for _, g in parts]), rtol=1e-14)
+    mixed = Model(X, y, kernel=SquaredExponential(variance=Gamma(2.0, 1.0), length_scale=length_scale, ard=True))
+    value, _ = mixed.log_prior(u)
+    np.testing.assert_allclose(
+        value, Gamma(2.0, 1.0).logpdf_unconstrained(u[:1])[0].sum() + parts[1][0].sum(), rtol=1e-14
+    )

@@ -61,6 +61,11 @@ class Prior(ABC):
         """The map between the support and the whole line."""
         return self._transform
 
+    @property
+    def normal(self) -> tuple[float, float] | None:
+        """Mean and standard deviation of u = T^-1(x) where that is normal, else None."""
+        return None
+
     def logpdf(self, x: Array) -> Array:
         """Log density, elementwise.
 
@@ -150,6 +155,11 @@ class Normal(Prior):
     _transform = Identity()
     _signed = ("mu",)
 
+    @property
+    def normal(self) -> tuple[float, float]:
+        """Mean and standard deviation of u."""
+        return self.mu, self.sigma
+
     def _logpdf(self, x: Array) -> Array:
         z = (x - self.mu) / self.sigma
         return -0.5 * z * z - (math.log(self.sigma) + _HALF_LOG_2PI)
@@ -168,6 +178,11 @@ class LogNormal(Prior):
     mu: float
     sigma: float
     _signed = ("mu",)
+
+    @property
+    def normal(self) -> tuple[float, float]:
+        """Mean and standard deviation of u."""
+        return self.mu, self.sigma
 
     def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
         """Log density of u = log x, which is normal, and its derivative (see `Prior.logpdf_unconstrained`)."""
