@@ -178,6 +178,11 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             evidence=self.evidence,
             input_names=self._input_names(),
         )
+        if self.model_.likelihood.targets != "labels":
+            raise InvalidInput(
+                f"'likelihood' {self.model_.likelihood!r} is for numbers, not for classes. "
+                "Take 'logistic' or 'probit', or Model and sample for regression."
+            )
         self.trace_ = self._sample()
         if self.trace_.sampler != "map":
             diagnostics.warn(self.trace_)

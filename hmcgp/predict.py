@@ -105,15 +105,15 @@ def _sums_of_moments(model: Model, draws: Array, X: Array) -> Array:
 
 def _sums_of_probabilities(model: Model, draws: Array, X: Array) -> Array:
     out = np.zeros((2, len(X)))
-    for _, columns, mean, variance in _each_draw(model, draws, X):
-        out[:, columns] += _both(model.likelihood, mean, variance)
+    for s, columns, mean, variance in _each_draw(model, draws, X):
+        out[:, columns] += _both(model.bound_likelihood(draws[s]), mean, variance)
     return out
 
 
 def _probabilities(model: Model, draws: Array, X: Array) -> Array:
     out = np.empty((len(draws), len(X), 2))
     for s, columns, mean, variance in _each_draw(model, draws, X):
-        out[s, columns] = np.transpose(_both(model.likelihood, mean, variance))
+        out[s, columns] = np.transpose(_both(model.bound_likelihood(draws[s]), mean, variance))
     return out
 
 

@@ -284,3 +284,9 @@ def test_a_short_run_says_so_once():
     assert "effective sample size" in text
     assert "draws=" in text
     assert caught[0].filename == __file__
+
+
+def test_likelihood_for_numbers_is_refused():
+    X, y = datasets.load_crabs(return_X_y=True)
+    with pytest.raises(InvalidInput, match="is for numbers, not for classes"):
+        quick(likelihood="gaussian", evidence="exact").fit(X, y)
