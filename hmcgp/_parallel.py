@@ -1,8 +1,9 @@
-"""How many workers, and how many BLAS threads they may start.
+"""Where work runs: in threads of this process, or wherever `joblib.parallel_config` sends it.
 
-Chains and restarts run in threads (the compiled evidence releases the interpreter lock).  While they do, BLAS
-runs on one thread.  Two reasons: workers x BLAS threads never exceeds the workers asked for, and the sums inside a
-factorisation keep one order, so that draws are the same bit for bit whatever `n_jobs`.
+Chains, restarts and predictions run in threads (the compiled evidence releases the interpreter lock).  Inside
+`joblib.parallel_config(backend="loky")` they run in processes, inside `backend="dask"` on a cluster.  Meanwhile BLAS
+runs on one thread per worker.  Two reasons: workers x BLAS threads never exceeds the workers asked for, and the sums
+inside a factorisation keep one order, so that draws are the same bit for bit whatever `n_jobs`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import joblib
 import scipy.linalg  # noqa: F401  its BLAS must be loaded before the controller looks for libraries
@@ -21,17 +22,19 @@ from threadpoolctl import ThreadpoolController
 
 from hmcgp.errors import InvalidInput
 
+Calls: TypeAlias = Iterable[tuple[Callable[..., Any], tuple[Any, ...]]]
+
 
 def resolve_n_jobs(n_jobs: int | None, n_tasks: int) -> int:
-    """Return the number of threads for n_tasks tasks.
+    """Return the number of workers for n_tasks tasks.
 
     Parameters
     ----------
     n_jobs : int or None
-        As in joblib: k > 0 threads, -1 all cores, -2 all but one.  None takes the number set by
+        As in joblib: k > 0 workers, -1 all cores, -2 all but one.  None takes the number set by
         `joblib.parallel_config`, one inside another joblib worker, and otherwise all cores.
     n_tasks : int
-        Never more threads than tasks.
+        Never more workers than tasks.
 
     Returns
     -------
@@ -48,23 +51,74 @@ def resolve_n_jobs(n_jobs: int | None, n_tasks: int) -> int:
     return min(workers, n_tasks)
 
 
-def run_threads(calls: Iterable[tuple[Callable[..., Any], tuple[Any, ...]]], n_threads: int) -> list[Any]:
-    """Run delayed calls in n_threads threads of this process, BLAS on one thread each, and return their results.
+def shares_memory() -> bool:
+    """Return whether workers are threads of this process: so it is unless `joblib.parallel_config` says otherwise."""
+    backend, _ = get_active_backend(prefer="threads")
+    return bool(getattr(backend, "supports_sharedmem", False))
+
+
+def run_tasks(calls: Calls, n_jobs: int) -> list[Any]:
+    """Run calls on n_jobs workers, BLAS on one thread each, and return their results in order.
 
     Parameters
     ----------
     calls : iterable of (function, arguments)
-        The work, in the order of the results.
-    n_threads : int
-        One runs them in the calling thread, one after another.
+        The work.  Unless the workers are threads, functions, arguments and results must be picklable, and what a call
+        does to its arguments stays with the worker.
+    n_jobs : int
+        Number of workers, from `resolve_n_jobs`.  A cluster takes as many as it has.
 
     Returns
     -------
     list
     """
+    tasks = [_Call(function, arguments) for function, arguments in calls]
+    backend, _ = get_active_backend(prefer="threads")
+    if type(backend).__name__ == "DaskDistributedBackend":
+        return _run_on_cluster(tasks, backend)
+    parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", pre_dispatch="all", batch_size=1, max_nbytes=None)
     with single_blas_thread():
-        parallel = joblib.Parallel(n_jobs=n_threads, require="sharedmem", pre_dispatch="all", batch_size=1)
-        return list(parallel(joblib.delayed(function)(*arguments) for function, arguments in calls))
+        return list(parallel(joblib.delayed(task)() for task in tasks))
+
+
+def _run_on_cluster(tasks: list[_Call], backend: Any) -> list[Any]:
+    """Run tasks on the cluster of joblib's dask backend, by its client.
+
+    Not by `joblib.Parallel`: when the scheduler gives a task up, because the workers that took it died, that waits for
+    ever (joblib 1.6: its `_collect` calls no callback for a future in error).  A client raises.
+    """
+    client = backend.client
+    with backend.retrieval_context():  # inside a worker: leave its thread to the tasks that we wait for
+        futures = [client.submit(task, pure=False, **backend.submit_kwargs) for task in tasks]
+        try:
+            return list(client.gather(futures))
+        finally:
+            client.cancel([future for future in futures if not future.done()])
+
+
+class _Call:
+    """A call with its arguments inside, so that a scheduler can send it out again when a worker is lost."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.function, self.arguments = function, arguments
+
+    def __repr__(self) -> str:
+        return f"hmcgp {self.function.__name__}"
+
+    def __call__(self) -> Any:
+        with single_blas_thread():
+            return self.function(*self.arguments)
+
+
+class StopFlag:
+    """A flag that threads share; a copy in another process is its own, unset: the backend stops its workers itself."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.set, self.is_set = self._event.set, self._event.is_set
+
+    def __reduce__(self) -> tuple[type[StopFlag], tuple[()]]:
+        return StopFlag, ()
 
 
 @cache

@@ -7,7 +7,8 @@ from a stream that others share, so this is the one door.  The global state of `
 from __future__ import annotations
 
 import numbers
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -66,6 +67,23 @@ def spawn_generators(random_state: RandomStateLike, n: int) -> list[np.random.Ge
         return rng.spawn(n)
     except TypeError:  # a bit generator that was not seeded by a SeedSequence cannot spawn
         return np.random.default_rng(rng.integers(0, 2**32, size=4, dtype=np.uint32)).spawn(n)
+
+
+def restore_generator(state: Mapping[str, Any]) -> np.random.Generator:
+    """Return a Generator at a known place of its stream.
+
+    Parameters
+    ----------
+    state : mapping
+        `Generator.bit_generator.state` as it was then.
+
+    Returns
+    -------
+    numpy.random.Generator
+    """
+    bit_generator = getattr(np.random, state["bit_generator"])(0)
+    bit_generator.state = state
+    return np.random.Generator(bit_generator)
 
 
 def _copy(seed: np.random.SeedSequence) -> np.random.SeedSequence:

@@ -17,7 +17,6 @@ an improved R-hat.  Betancourt (2016), Diagnosing suboptimal cotangent disintegr
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from hmcgp import _arviz
 from hmcgp._modes import describe_modes
 from hmcgp._typing import Array
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 
 if TYPE_CHECKING:
     from hmcgp.samplers.trace import Trace
@@ -119,15 +118,13 @@ def check(trace: Trace) -> list[Finding]:
     return [*stuck, *(finding for judge in (*chains, _check_solver) for finding in judge(trace))]
 
 
-def warn(trace: Trace, *, stacklevel: int = 2) -> list[Finding]:
+def warn(trace: Trace) -> list[Finding]:
     """Issue the findings of `check`, at most one warning of each category.
 
     Parameters
     ----------
     trace : Trace
         The result of `sample`.
-    stacklevel : int, default 2
-        As in `warnings.warn`: 2 points at the caller of this function, 3 at the caller of that.
 
     Returns
     -------
@@ -145,7 +142,7 @@ def warn(trace: Trace, *, stacklevel: int = 2) -> list[Finding]:
     for category, about_solver in ((ConvergenceWarning, False), (ApproximationWarning, True)):
         messages = [f.message for f in findings if (f.kind in SOLVER_KINDS) == about_solver]
         if messages:
-            warnings.warn(_one_text(messages), category, stacklevel=stacklevel)
+            warn_user(_one_text(messages), category)
     return findings
 
 

@@ -7,6 +7,12 @@ caught in one place, `hmcgp.model`, where it becomes a rejected proposal and a c
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).parent)
+
 
 class HmcgpError(Exception):
     """Base class of every error raised on purpose by hmcgp."""
@@ -26,3 +32,19 @@ class InvalidInput(HmcgpError, ValueError):
 
 class ApproximationWarning(UserWarning):
     """The answer stands, but something about the data or the run deserves a look."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code that called into this package, however deep the cause lies.
+
+    Parameters
+    ----------
+    message : str
+        What happened, the likely cause, and what to do.
+    category : type
+        As in `warnings.warn`.
+    """
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -7,8 +7,8 @@ prediction is averaged over the draws.
 
 from __future__ import annotations
 
+import os
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +22,7 @@ from hmcgp._checks import check_count
 from hmcgp._random import RandomStateLike
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel, Parameter
 from hmcgp.likelihoods import Likelihood
@@ -56,7 +56,9 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     predict_draws : int or None, default=500
         Predictions average over this many draws, evenly spaced among all; None takes all.  Each costs a factorisation.
     n_jobs : int, optional
-        Threads for chains and predictions; default: all cores (one inside a joblib worker).  Draws do not depend on it.
+        Workers for chains and predictions; default: all cores (one inside a joblib worker).  Threads, unless
+        `joblib.parallel_config` names a backend: "loky" for processes, "dask" for a cluster.  Draws do not depend
+        on it.
     standardize : bool, default=True
         Give every input mean 0 and standard deviation 1.  Length scales then are in units of standard deviations, which
         is what the default priors expect.
@@ -64,6 +66,11 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         An int makes the fit reproducible.
     progressbar : bool, default=True
         One bar for all chains, shown in terminals and notebooks only.
+    max_time : float, optional
+        Seconds after which sampling stops with the draws so far, and says so.
+    checkpoint : path-like, optional
+        File (say "run.nc") to which the draws are written while chains run.  The same fit again, after a crash or an
+        interruption, goes on from there; see `hmcgp.sample`.  Not for "map".
 
     Attributes
     ----------
@@ -103,6 +110,8 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         standardize: bool = True,
         random_state: RandomStateLike = None,
         progressbar: bool = True,
+        max_time: float | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.kernel = kernel
         self.likelihood = likelihood
@@ -116,6 +125,8 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.standardize = standardize
         self.random_state = random_state
         self.progressbar = progressbar
+        self.max_time = max_time
+        self.checkpoint = checkpoint
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -169,7 +180,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.trace_ = self._sample()
         if self.trace_.sampler != "map":
-            diagnostics.warn(self.trace_, stacklevel=4)
+            diagnostics.warn(self.trace_)
         self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
         self.kernel_ = self.model_.bound_kernel(self._best)
         return self
@@ -180,11 +191,10 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             begin = time.perf_counter()
             optimum = find_map(self.model_, random_state=self.random_state, n_jobs=self.n_jobs)
             if not optimum.converged:
-                warnings.warn(
+                warn_user(
                     "the search for the most probable hyperparameters ended before the gradient vanished: its maximum "
                     "may not be one. Narrow the widest priors, or sample instead (sampler='hmc').",
                     ApproximationWarning,
-                    stacklevel=5,
                 )
             return point_trace(optimum, time.perf_counter() - begin)
         return sample(
@@ -196,6 +206,8 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             random_state=self.random_state,
             n_jobs=self.n_jobs,
             progressbar=self.progressbar,
+            max_time=self.max_time,
+            checkpoint=self.checkpoint,
         )
 
     def _encode(self, y: Any) -> Array:
@@ -218,23 +230,21 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Say what works, but perhaps not as meant: constant inputs and repeated rows."""
         constant = [name for name, flag in zip(self._input_names(), self._scaling.constant, strict=True) if flag]
         if constant:
-            warnings.warn(
+            warn_user(
                 f"{len(constant)} of {X.shape[1]} inputs are constant in the training rows ({', '.join(constant[:5])}"
                 f"{', …' if len(constant) > 5 else ''}): they cannot inform the fit, and their length scales follow "
                 "the prior. Drop these columns.",
                 ApproximationWarning,
-                stacklevel=4,
             )
         n_distinct = len(np.unique(X, axis=0))
         if n_distinct < len(X):
             n_labelled = len(np.unique(np.column_stack([X, np.searchsorted(self.classes_, y)]), axis=0))
             conflict = f", {n_labelled - n_distinct} of them with another label" if n_labelled > n_distinct else ""
-            warnings.warn(
+            warn_user(
                 f"{len(X) - n_distinct} of {len(X)} rows repeat the inputs of another row{conflict}. The fit works and "
                 "counts each as a case of its own, which is right where few or rounded inputs coincide; accidental "
                 "copies would make the probabilities over-confident: drop those.",
                 ApproximationWarning,
-                stacklevel=4,
             )
 
     def _input_names(self) -> list[str]:

@@ -15,12 +15,9 @@ import json
 import os
 import pickle
 import platform
-import secrets
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -28,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hmcgp import _arviz
+from hmcgp._files import library_version, replacing
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 
@@ -221,7 +219,7 @@ def _attributes(trace: Trace) -> dict[str, Any]:
     """Attributes that every group and the root carry."""
     return {
         "inference_library": "hmcgp",
-        "inference_library_version": _version("hmcgp"),
+        "inference_library_version": library_version("hmcgp"),
         "created_at": datetime.now(UTC).isoformat(),
         "sampler": trace.sampler,
         "sampling_time": float(trace.sampling_time),
@@ -229,13 +227,6 @@ def _attributes(trace: Trace) -> dict[str, Any]:
         "tuning_steps": int(trace.warmup_unconstrained.shape[1]),
         "sample_dims": list(SAMPLE_DIMS),
     }
-
-
-def _version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"
 
 
 def save_estimator(estimator: object, path: str | os.PathLike[str]) -> None:
@@ -257,9 +248,9 @@ def save_estimator(estimator: object, path: str | os.PathLike[str]) -> None:
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "created_at": datetime.now(UTC).isoformat(),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+        "versions": {"python": platform.python_version(), **{name: library_version(name) for name in LIBRARIES}},
     }
-    with _replacing(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with replacing(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(META, json.dumps(meta, indent=1))
         with archive.open(PICKLE, "w", force_zip64=True) as member:
             try:
@@ -327,24 +318,10 @@ def _open_archive(file: BinaryIO, path: str | os.PathLike[str]) -> tuple[zipfile
         raise not_ours
     if meta["format_version"] > FORMAT_VERSION:
         raise InvalidInput(
-            f"{name} has format {meta['format_version']}, written by hmcgp {meta['versions']['hmcgp']}; this version "
-            f"({_version('hmcgp')}) reads up to {FORMAT_VERSION}. Upgrade hmcgp, or save again with the older one."
+            f"{name} has format {meta['format_version']}, written by hmcgp {meta['versions']['hmcgp']}; this "
+            f"version ({library_version('hmcgp')}) reads up to {FORMAT_VERSION}. Upgrade hmcgp, or save "
+            "again with the older one."
         )
     if damaged is not None or PICKLE not in archive.namelist():
         raise InvalidInput(f"{name} is damaged ({damaged or PICKLE}). Restore it from a copy, or fit and save again.")
     return archive, meta
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file beside `path` and move it into place only if the block succeeds."""
-    target = Path(os.path.realpath(path))  # a link keeps pointing where it did
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)

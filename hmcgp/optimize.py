@@ -7,7 +7,6 @@ log θ as the parameter, as Barber & Williams (1997) do.
 
 from __future__ import annotations
 
-import threading
 from math import inf
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hmcgp._checks import check_count
-from hmcgp._parallel import resolve_n_jobs, run_threads
+from hmcgp._parallel import StopFlag, resolve_n_jobs, run_tasks
 from hmcgp._random import RandomStateLike, spawn_generators
 from hmcgp._typing import Array
 from hmcgp.errors import HmcgpError, InvalidInput
@@ -48,7 +47,7 @@ class _Optimum(NamedTuple):
 class _Objective:
     """-log p(u) and its gradient, for a minimiser; remembers the best state and hands the carry on."""
 
-    def __init__(self, target: Target, start: State, stop: threading.Event) -> None:
+    def __init__(self, target: Target, start: State, stop: StopFlag) -> None:
         self.target, self.best, self.last, self.stop = target, start, start, stop
         self.evaluations = 1
         # above anything the descent accepts, and near enough for the line search to interpolate
@@ -89,7 +88,7 @@ def find_map(
     random_state : None, int, SeedSequence, Generator or RandomState
         Seed of the starts; start i is the same whatever their number.
     n_jobs : int, optional
-        Threads, as in `hmcgp.samplers.sample`.
+        Workers, as in `hmcgp.samplers.sample`.
     start : ndarray of shape (n_dim,), optional
         Unconstrained point that takes the place of the first start.
     maxiter : int
@@ -105,19 +104,17 @@ def find_map(
     if start is not None and np.shape(start) != (target.n_dim,):
         raise InvalidInput(f"'start' must have shape ({target.n_dim},); got {np.shape(start)}.")
     starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
-    stop = threading.Event()
+    stop = StopFlag()
     rngs = spawn_generators(random_state, n_restarts)
     calls = [(_climb, (target, rng, u, maxiter, stop)) for rng, u in zip(rngs, starts, strict=True)]
     try:
-        optima: list[_Optimum] = run_threads(calls, resolve_n_jobs(n_jobs, n_restarts))
+        optima: list[_Optimum] = run_tasks(calls, resolve_n_jobs(n_jobs, n_restarts))
     finally:
         stop.set()  # Ctrl-C or an error: the other threads end at their next evaluation
     return _best(target, optima)
 
 
-def _climb(
-    target: Target, rng: np.random.Generator, start: Array | None, maxiter: int, stop: threading.Event
-) -> _Optimum:
+def _climb(target: Target, rng: np.random.Generator, start: Array | None, maxiter: int, stop: StopFlag) -> _Optimum:
     first = find_start(target, rng, start)
     objective = _Objective(target, first, stop)
     # stops on the gradient; ftol only ends what rounding keeps from getting there

@@ -4,7 +4,8 @@
 
 One factorisation serves all new inputs of a draw.  New inputs come in blocks, so that beside two n x n matrices a
 worker holds at most BLOCK_BYTES of cross-covariances.  Draws come in groups of fixed size, within which each is solved
-warm from the one before: the result does not depend on the number of workers.
+warm from the one before: the result does not depend on the number of workers.  Averages need memory for the new inputs
+once per group, values per draw twice what they return.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hmcgp._parallel import resolve_n_jobs, run_threads
+from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import Posterior
@@ -50,18 +51,13 @@ def latent_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None =
     X : ndarray of shape (m, d)
         New inputs, scaled as the model's.
     n_jobs : int, optional
-        Threads.
+        Workers.
 
     Returns
     -------
     mean, variance : ndarrays of shape (S, m)
     """
-    mean, variance = np.empty((len(draws), len(X))), np.empty((len(draws), len(X)))
-
-    def fill(s: int, columns: slice, mu: Array, var: Array) -> None:
-        mean[s, columns], variance[s, columns] = mu, var
-
-    _for_each_draw(model, draws, X, fill, n_jobs)
+    mean, variance = np.concatenate(_per_group(_moments, model, draws, X, n_jobs), axis=1)
     return mean, variance
 
 
@@ -70,36 +66,54 @@ def mixture_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None 
 
     The variance is that of the mixture: the mean of the variances plus the variance of the means.
     """
-    groups = [np.zeros((3, len(X))) for _ in _groups(draws)]
-
-    def add(s: int, columns: slice, mu: Array, var: Array) -> None:
-        groups[s // GROUP][:, columns] += mu, mu**2, var
-
-    _for_each_draw(model, draws, X, add, n_jobs)
-    first, second, within = np.sum(groups, axis=0) / len(draws)
+    first, second, within = np.sum(_per_group(_sums_of_moments, model, draws, X, n_jobs), axis=0) / len(draws)
     return first, np.maximum(second - first**2, 0.0) + within
 
 
 def probabilities(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
     """P(y = -1) and P(y = +1) averaged over the draws, of shape (m, 2); right in relative terms in both tails."""
-    groups = [np.zeros((2, len(X))) for _ in _groups(draws)]
-
-    def add(s: int, columns: slice, mu: Array, var: Array) -> None:
-        groups[s // GROUP][:, columns] += _both(model.likelihood, mu, var)
-
-    _for_each_draw(model, draws, X, add, n_jobs)
-    total = np.sum(groups, axis=0)
+    total = np.sum(_per_group(_sums_of_probabilities, model, draws, X, n_jobs), axis=0)
     return np.asarray((total / total.sum(axis=0)).T)
 
 
 def probabilities_per_draw(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
     """P(y = -1) and P(y = +1) for each draw, of shape (S, m, 2)."""
+    return np.concatenate(_per_group(_probabilities, model, draws, X, n_jobs))
+
+
+def _per_group(
+    function: Callable[[Model, Array, Array], Array], model: Model, draws: Array, X: Array, n_jobs: int | None
+) -> list[Array]:
+    """Return function(model, group of draws, X) for each group."""
+    groups = [draws[s : s + GROUP] for s in range(0, len(draws), GROUP)]
+    return run_tasks([(function, (model, group, X)) for group in groups], resolve_n_jobs(n_jobs, len(groups)))
+
+
+def _moments(model: Model, draws: Array, X: Array) -> Array:
+    out = np.empty((2, len(draws), len(X)))
+    for s, columns, mean, variance in _each_draw(model, draws, X):
+        out[:, s, columns] = mean, variance
+    return out
+
+
+def _sums_of_moments(model: Model, draws: Array, X: Array) -> Array:
+    out = np.zeros((3, len(X)))
+    for _, columns, mean, variance in _each_draw(model, draws, X):
+        out[:, columns] += mean, mean**2, variance
+    return out
+
+
+def _sums_of_probabilities(model: Model, draws: Array, X: Array) -> Array:
+    out = np.zeros((2, len(X)))
+    for _, columns, mean, variance in _each_draw(model, draws, X):
+        out[:, columns] += _both(model.likelihood, mean, variance)
+    return out
+
+
+def _probabilities(model: Model, draws: Array, X: Array) -> Array:
     out = np.empty((len(draws), len(X), 2))
-
-    def fill(s: int, columns: slice, mu: Array, var: Array) -> None:
-        out[s, columns] = np.transpose(_both(model.likelihood, mu, var))
-
-    _for_each_draw(model, draws, X, fill, n_jobs)
+    for s, columns, mean, variance in _each_draw(model, draws, X):
+        out[s, columns] = np.transpose(_both(model.likelihood, mean, variance))
     return out
 
 
@@ -109,25 +123,14 @@ def _both(likelihood: Likelihood, mean: Array, variance: Array) -> tuple[Array, 
     return np.where(mean > 0.0, small, 1.0 - small), np.where(mean > 0.0, 1.0 - small, small)
 
 
-def _groups(draws: Array) -> Iterator[range]:
-    return (range(s, min(s + GROUP, len(draws))) for s in range(0, len(draws), GROUP))
-
-
-def _for_each_draw(
-    model: Model, draws: Array, X: Array, use: Callable[[int, slice, Array, Array], None], n_jobs: int | None
-) -> None:
-    """Call use(s, columns, mean, variance) for every draw and every block of new inputs."""
-
-    def run(group: range) -> None:
-        start = None
-        for s in group:
-            kernel, evidence = model.posterior(draws[s], start)
-            start = evidence.posterior.start
-            for columns in _blocks(len(model.X), len(X)):
-                use(s, columns, *_predict(kernel, evidence.posterior, model.X, X[columns]))
-
-    groups = list(_groups(draws))
-    run_threads([(run, (group,)) for group in groups], resolve_n_jobs(n_jobs, len(groups)))
+def _each_draw(model: Model, draws: Array, X: Array) -> Iterator[tuple[int, slice, Array, Array]]:
+    """Yield s, columns, mean, variance for every draw and every block of new inputs."""
+    start = None
+    for s, theta in enumerate(draws):
+        kernel, evidence = model.posterior(theta, start)
+        start = evidence.posterior.start
+        for columns in _blocks(len(model.X), len(X)):
+            yield s, columns, *_predict(kernel, evidence.posterior, model.X, X[columns])
 
 
 def _blocks(n: int, m: int) -> Iterator[slice]:

@@ -6,19 +6,22 @@ The record belongs to the caller, so that what a chain has done survives the cha
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hmcgp._random import restore_generator
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.integrators import State, init
 from hmcgp.samplers.trace import AnyInfo, stat_dtype
-from hmcgp.target import Target
+from hmcgp.target import Evaluation, Target
 
 Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, AnyInfo]]
 
@@ -38,6 +41,11 @@ class Sampler(Protocol):
         """What each step reports; its fields are the columns of the statistics."""
         ...
 
+    @property
+    def usual_steps(self) -> float:
+        """Evaluations of the target that a draw usually takes: for forecasts."""
+        ...
+
     def check(self, n_dim: int, tune: int) -> None:
         """Raise InvalidInput for settings that do not fit."""
         ...
@@ -55,23 +63,42 @@ class Sampler(Protocol):
         ...
 
 
-class Record:
-    """What one chain has done so far; `count` grows last, so rows below it are always whole."""
+class Snapshot(NamedTuple):
+    """Where a chain stands between two draws: all it needs to go on, bit for bit, here or elsewhere."""
 
-    def __init__(self, tune: int, draws: int, n_dim: int, info: type[AnyInfo]) -> None:
+    done: int  # draws so far, warm-up included
+    stream: Mapping[str, Any]  # state of its random bit generator
+    state: State | None = None  # None: not begun
+    tuning: Tuning | None = None
+
+
+class Record:
+    """What one chain has done so far; the snapshot is set last, so rows below its count are always whole.
+
+    Parameters
+    ----------
+    tune, draws : int
+        Length of warm-up, and of what is kept.
+    n_dim : int
+        Number of coordinates.
+    info : type
+        What the sampler reports of each draw.
+    snapshot : Snapshot
+        Where the chain stands.
+    """
+
+    def __init__(self, tune: int, draws: int, n_dim: int, info: type[AnyInfo], snapshot: Snapshot) -> None:
         self.tune = tune
-        self.positions: Array = np.empty((tune + draws, n_dim))
-        self.stats = np.empty(tune + draws, dtype=stat_dtype(info))
-        self.count = 0
-        self.inv_metric: Array | None = None  # set at the end of warm-up
+        self.total = tune + draws
+        self.positions: Array = np.zeros((self.total, n_dim))
+        self.stats = np.zeros(self.total, dtype=stat_dtype(info))
+        self.snapshot = snapshot
         self.error: Exception | None = None
 
-    def add(self, state: State, info: AnyInfo) -> None:
-        """Write one draw."""
-        i = self.count
-        self.positions[i] = state.position
-        self.stats[i] = info
-        self.count = i + 1
+    @property
+    def count(self) -> int:
+        """Draws so far, warm-up included."""
+        return self.snapshot.done
 
     @property
     def kept(self) -> int:
@@ -79,22 +106,62 @@ class Record:
         return max(self.count - self.tune, 0)
 
     @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.count >= self.total
+
+    @property
     def where(self) -> str:
         """Name the draw that the chain is at."""
-        if self.inv_metric is None and self.count == 0:
+        if self.snapshot.state is None:
             return "before its first draw"
         if self.count < self.tune:
             return f"at draw {self.count} of warm-up"
-        return f"at draw {self.count - self.tune}"
+        return f"at draw {self.kept}"
+
+    def add(self, info: AnyInfo, state: State, tuning: Tuning, rng: np.random.Generator) -> None:
+        """Write one draw."""
+        i = self.count
+        self.positions[i] = state.position
+        self.stats[i] = info
+        self.snapshot = Snapshot(i + 1, rng.bit_generator.state, state, tuning)
+
+    def fill(self, positions: Array, stats: NDArray[np.void], snapshot: Snapshot) -> None:
+        """Write draws made elsewhere, the last of which the snapshot follows."""
+        rows = slice(snapshot.done - len(positions), snapshot.done)
+        self.positions[rows] = positions
+        self.stats[rows] = stats
+        self.snapshot = snapshot
+
+
+class Stopped(Exception):
+    """Ends a chain in the middle of a draw, which is dropped."""
 
 
 class Control:
-    """Lets a caller stop chains in other threads, and wait until they have."""
+    """Lets a caller stop chains in other threads, and wait until they have.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    max_time : float
+        Seconds from now after which everything stops by itself.
+    """
+
+    def __init__(self, max_time: float = inf) -> None:
         self.stop = threading.Event()
+        self.deadline = time.monotonic() + max_time
         self._idle = threading.Condition()
         self._running = 0
+
+    @property
+    def remaining(self) -> float:
+        """Seconds that are left."""
+        return self.deadline - time.monotonic()
+
+    @property
+    def over(self) -> bool:
+        """Whether to stop: because someone said so, or because the time is up."""
+        return self.stop.is_set() or time.monotonic() >= self.deadline
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -109,10 +176,28 @@ class Control:
                 self._idle.notify_all()
 
     def stop_and_wait(self) -> None:
-        """Ask all chains to stop at their next draw; return when they have."""
+        """Ask all chains to stop at their next evaluation; return when they have."""
         self.stop.set()
         with self._idle:
             self._idle.wait_for(lambda: self._running == 0)
+
+
+class Watched:
+    """A target that stops the chain instead of starting an evaluation when the run is over.
+
+    A draw may take hundreds of evaluations, and an evaluation seconds: nobody wants to wait for the end of a draw.
+    """
+
+    def __init__(self, target: Target, control: Control) -> None:
+        self._target, self._control = target, control
+        self.n_dim, self.names = target.n_dim, target.names
+        self.constrain, self.initial = target.constrain, target.initial
+
+    def evaluate(self, u: Array, carry: object = None) -> Evaluation:
+        """Evaluate the target, unless the run is over."""
+        if self._control.over:
+            raise Stopped
+        return self._target.evaluate(u, carry)
 
 
 class ChainTask(NamedTuple):
@@ -120,39 +205,59 @@ class ChainTask(NamedTuple):
 
     target: Target
     sampler: Sampler
-    rng: np.random.Generator
     start: Array | None  # None draws one from the target
 
 
-def run_chain(task: ChainTask, record: Record, control: Control, tick: Callable[[], None]) -> None:
-    """Run a chain into its record; an error is recorded there and stops the others."""
+def run_chain(
+    task: ChainTask, record: Record, control: Control, tick: Callable[[], None], seconds: float = inf
+) -> None:
+    """Take a chain on from where its record ends, to its end or for some seconds.
+
+    Parameters
+    ----------
+    task : ChainTask
+        What to run.
+    record : Record
+        Where it stands, and where to write; an error is written there too, and stops the others.
+    control : Control
+        Stops it, at the next evaluation.
+    tick : callable
+        Called after each draw.
+    seconds : float
+        Pause at the first draw that ends after so long.
+    """
+    pause = time.monotonic() + seconds
     with control.running():
         try:
-            _run(task, record, control.stop, tick)
+            _run(task, record, control, tick, pause)
+        except Stopped:
+            pass
         except Exception as error:
             record.error = error
             control.stop.set()
 
 
-def _run(task: ChainTask, record: Record, stop: threading.Event, tick: Callable[[], None]) -> None:
-    target, sampler, rng, start = task
-    if stop.is_set():
-        return
-    state = find_start(target, rng, start)
-    tuning = sampler.start_tuning(target, rng, state, record.tune)
-    while record.count < record.tune and not stop.is_set():
+def _run(task: ChainTask, record: Record, control: Control, tick: Callable[[], None], pause: float) -> None:
+    sampler, target = task.sampler, Watched(task.target, control)
+    _, stream, state, tuning = record.snapshot
+    rng = restore_generator(stream)
+    if state is None or tuning is None:
+        state = find_start(target, rng, task.start)
+        tuning = sampler.start_tuning(target, rng, state, record.tune)
+    while record.count < record.tune:
         state, info = sampler.build_step(target, tuning)(rng, state)
         tuning = sampler.adapt(target, rng, tuning, state, info)
-        record.add(state, info)
+        record.add(info, state, tuning, rng)
         tick()
-    record.inv_metric = tuning.metric.inv_mass
-    step = sampler.build_step(target, tuning)
-    for _ in range(len(record.stats) - record.tune):
-        if stop.is_set():
+        if time.monotonic() > pause:
             return
+    step = sampler.build_step(target, tuning)
+    while not record.finished:
         state, info = step(rng, state)
-        record.add(state, info)
+        record.add(info, state, tuning, rng)
         tick()
+        if time.monotonic() > pause:
+            return
 
 
 def find_start(target: Target, rng: np.random.Generator, start: Array | None) -> State:

@@ -157,6 +157,11 @@ class HMC(Hamiltonian):
         if not 0.0 <= self.jitter < 1.0:
             raise InvalidInput(f"'jitter' must be in [0, 1); got {self.jitter}.")
 
+    @property
+    def usual_steps(self) -> float:
+        """Evaluations of the target that a draw usually takes: for forecasts."""
+        return self.n_steps or 6.0
+
     def build_step(self, target: Target, tuning: Tuning) -> Step:
         """Return the transition with given settings."""
         n_steps = self.n_steps or min(ceil(self.trajectory / tuning.step_size), self.max_steps)

@@ -87,6 +87,7 @@ class Metropolis:
 
     name: ClassVar[str] = "metropolis"
     info: ClassVar[type[Info]] = Info
+    usual_steps: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         if self.scale is not None:

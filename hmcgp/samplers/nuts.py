@@ -228,6 +228,7 @@ class NUTS(Hamiltonian):
 
     name: ClassVar[str] = "nuts"
     info: ClassVar[type[Info]] = Info
+    usual_steps: ClassVar[float] = 7.0
 
     def __post_init__(self) -> None:
         self.check_settings()

@@ -1,24 +1,30 @@
 """Several chains at once.
 
 Chain c has its own random stream, the c-th child of the seed, so its draws do not depend on how many chains there
-are or on how many threads run them.  Ctrl-C keeps what there is; an error in one chain stops them all.
+are or on how many workers run them.  A run that ends early keeps what there is; an error in one chain stops them all.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-import warnings
 from collections.abc import Callable
+from math import inf
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp._checks import check_count
-from hmcgp._parallel import resolve_n_jobs, run_threads
+from hmcgp._parallel import resolve_n_jobs
 from hmcgp._random import RandomStateLike, spawn_generators
 from hmcgp._typing import Array
-from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
-from hmcgp.samplers.chain import ChainTask, Control, Record, Sampler, run_chain
+from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput, warn_user
+from hmcgp.samplers.chain import ChainTask, Control, Record, Sampler, Snapshot
+from hmcgp.samplers.checkpoint import Checkpoint, describe
+from hmcgp.samplers.execute import WorkersLost, run_chains
+from hmcgp.samplers.forecast import forecast
 from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.metropolis import Metropolis
 from hmcgp.samplers.nuts import NUTS
@@ -40,6 +46,8 @@ def sample(
     n_jobs: int | None = None,
     progressbar: bool = True,
     start: Array | None = None,
+    max_time: float | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Trace:
     """Draw from a target with several chains.
 
@@ -56,53 +64,105 @@ def sample(
     chains : int
         Number of chains.
     random_state : None, int, SeedSequence, Generator or RandomState
-        Seed.  The same one gives the same draws, bit for bit, whatever `n_jobs`.
+        Seed.  The same one gives the same draws, bit for bit, whatever `n_jobs` and wherever the chains run.
     n_jobs : int, optional
-        Threads.  None takes what `joblib.parallel_config` sets, one inside another joblib worker, and otherwise
-        all cores; never more than chains.  BLAS runs on one thread meanwhile.
+        Workers.  None takes what `joblib.parallel_config` sets, one inside another joblib worker, and otherwise
+        all cores; never more than chains.  They are threads; inside `joblib.parallel_config(backend="loky")` they are
+        processes, inside `backend="dask"` those of a cluster.  BLAS runs on one thread each meanwhile.
     progressbar : bool
         Show one bar for all chains, in a terminal or a notebook.
     start : ndarray of shape (n_dim,) or (chains, n_dim), optional
         Unconstrained starting point, of all chains or of each.  None draws one per chain from the target.
+    max_time : float, optional
+        Seconds after which to stop with the draws so far.  How long the run would take, by one timed evaluation, is
+        said on stderr before it starts (not with ``progressbar=False``).
+    checkpoint : path-like, optional
+        File (say "run.nc") to which the draws are written every ten seconds, or an existing folder for it.  The same
+        call again, after a crash, `max_time` or Ctrl-C, goes on from there, and ends with the draws of a run that
+        was never interrupted.  With more `draws` or `chains` it extends a finished run.  Delete the file to start anew.
 
     Returns
     -------
     Trace
-        After Ctrl-C: the draws so far, with a warning, if there are any after warm-up.
+        If the run ended early (Ctrl-C, `max_time`, workers lost): the draws so far, with a warning, if there are any
+        after warm-up.
     """
     sampler = as_sampler(sampler)
     check_counts(draws=draws, tune=tune, chains=chains)
     sampler.check(target.n_dim, tune)
+    control = Control(check_seconds("max_time", max_time))
     starts = as_starts(start, chains, target.n_dim)
-    n_threads = resolve_n_jobs(n_jobs, chains)
-    rngs = spawn_generators(random_state, chains)
-    records = [Record(tune, draws, target.n_dim, sampler.info) for _ in range(chains)]
-    control = Control()
-    progress = Progress(records, tune, enabled=progressbar)
-    calls = [
-        (run_chain, (ChainTask(target, sampler, rng, u), record, control, progress.tick))
-        for rng, u, record in zip(rngs, starts, records, strict=True)
-    ]
-    begin = time.perf_counter()
-    interrupted: KeyboardInterrupt | None = None
+    n_workers = resolve_n_jobs(n_jobs, chains)
+    streams = [rng.bit_generator.state for rng in spawn_generators(random_state, chains)]
+    records = [Record(tune, draws, target.n_dim, sampler.info, Snapshot(0, stream)) for stream in streams]
+    tasks = [ChainTask(target, sampler, u) for u in starts]
+    store = None
+    if checkpoint is not None:
+        store = Checkpoint(checkpoint, records, describe(target, sampler, tune, starts))
+        store.open(tasks[0], seeded=random_state is not None)
+    if max_time is not None and progressbar and not all(record.finished for record in records):
+        print(forecast(tasks[0], records, n_workers, max_time), file=sys.stderr, flush=True)
+    begin = time.perf_counter() - (0.0 if store is None else store.seconds)  # of all the calls that made this run
+    failure = run(tasks, records, control, Progress(records, tune, enabled=progressbar), store, n_jobs)
+    elapsed = time.perf_counter() - begin
+    if store is not None and store.error is not None:
+        warn_user(f"the checkpoint could not be written: {store.error}.", ApproximationWarning)
+    raise_first_error(records)
+    if all(record.finished for record in records):
+        return assemble(target, sampler.name, records, draws, elapsed, interrupted=False)
+    chosen, n_kept = largest_block([r.kept for r in records])
+    why = explain(failure, max_time)
+    resume = "" if store is None else f" The same call goes on from {str(store.path)!r}."
+    if n_kept == 0:
+        if isinstance(failure, KeyboardInterrupt):
+            raise failure
+        furthest = max(record.count for record in records)
+        raise HmcgpError(
+            f"{why}, at draw {furthest} of {tune} of warm-up: there are no draws to keep.{resume}"
+        ) from failure
+    warn_early(why, chosen, n_kept, chains, draws, resume)
+    records = [records[c] for c in chosen]
+    return assemble(target, sampler.name, records, n_kept, elapsed, interrupted=True)
+
+
+def run(
+    tasks: list[ChainTask],
+    records: list[Record],
+    control: Control,
+    progress: Progress,
+    store: Checkpoint | None,
+    n_jobs: int | None,
+) -> BaseException | None:
+    """Run chains into their records; return what ended the run before its time, if it was an event."""
+
+    def tick() -> None:
+        progress.tick()
+        if store is not None:
+            store.tick()
+
+    failure: BaseException | None = None
     try:
-        run_threads(calls, n_threads)
+        run_chains(tasks, records, control, tick, n_jobs)
     except KeyboardInterrupt as interrupt:
-        interrupted = interrupt
+        failure = interrupt
         control.stop_and_wait()  # a second Ctrl-C ends this wait
+    except WorkersLost as error:
+        failure = error
     finally:
         control.stop.set()
         progress.close()
-    elapsed = time.perf_counter() - begin
-    raise_first_error(records)
-    n_kept = draws
-    if interrupted is not None:
-        chosen, n_kept = largest_block([r.kept for r in records])
-        if n_kept == 0:
-            raise interrupted
-        warn_interrupted(chosen, n_kept, chains, draws)
-        records = [records[c] for c in chosen]
-    return assemble(target, sampler.name, records, n_kept, elapsed, interrupted=interrupted is not None)
+        if store is not None:
+            store.close()
+    return failure
+
+
+def explain(failure: BaseException | None, max_time: float | None) -> str:
+    """Say what ended a run early."""
+    if failure is None:
+        return f"sampling was stopped by max_time = {max_time:g} s"
+    if isinstance(failure, KeyboardInterrupt):
+        return "sampling was interrupted"
+    return str(failure)
 
 
 def as_sampler(sampler: str | Sampler) -> Sampler:
@@ -120,6 +180,15 @@ def check_counts(*, draws: int, tune: int, chains: int) -> None:
     """Refuse counts that are no counts."""
     for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
         check_count(name, value, least)
+
+
+def check_seconds(name: str, value: float | None) -> float:
+    """Return a limit in seconds; None is none."""
+    if value is None:
+        return inf
+    if not (isinstance(value, Real) and value > 0.0):
+        raise InvalidInput(f"'{name}' must be a positive number of seconds, or None; got {value!r}.")
+    return float(value)
 
 
 def as_starts(start: Array | None, chains: int, n_dim: int) -> list[Array | None]:
@@ -155,15 +224,13 @@ def largest_block(kept: list[int]) -> tuple[list[int], int]:
     return [c for c, n in enumerate(kept) if n >= n_kept] if size else [], n_kept
 
 
-def warn_interrupted(chosen: list[int], n_kept: int, chains: int, draws: int) -> None:
-    """Say what an interrupted run has kept."""
+def warn_early(why: str, chosen: list[int], n_kept: int, chains: int, draws: int, resume: str) -> None:
+    """Say what a run that ended early has kept."""
     left_out = sorted(set(range(chains)) - set(chosen))
     which = f" Chains {left_out} were left out: they had fewer draws." if left_out else ""
-    warnings.warn(
-        f"sampling was interrupted: {n_kept} of {draws} draws were kept in each of {len(chosen)} of {chains} chains."
-        + which,
+    warn_user(
+        f"{why}: {n_kept} of {draws} draws were kept in each of {len(chosen)} of {chains} chains.{which}{resume}",
         ApproximationWarning,
-        stacklevel=3,
     )
 
 
@@ -186,7 +253,7 @@ def assemble(
         warmup_draws=natural[:, :tune].copy(),
         warmup_unconstrained=positions[:, :tune].copy(),
         warmup_stats=_columns(stats[:, :tune]),
-        inv_metric=np.stack([r.inv_metric for r in records if r.inv_metric is not None]),
+        inv_metric=np.stack([r.snapshot.tuning.metric.inv_mass for r in records if r.snapshot.tuning is not None]),
     )
 
 

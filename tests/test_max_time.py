@@ -1,0 +1,71 @@
+"""A run that must end in time says beforehand how long it will take, and ends."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from targets import Gaussian, correlated_gaussian
+
+from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
+from hmcgp.samplers import HMC, Metropolis, sample
+
+QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
+
+
+class Slow(Gaussian):
+    def __init__(self, seconds):
+        super().__init__(np.zeros(2), np.eye(2))
+        self.seconds = seconds
+
+    def evaluate(self, u, carry=None):
+        time.sleep(self.seconds)
+        return super().evaluate(u, carry)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 4])
+def test_stops_in_time_with_what_there_is(n_jobs):
+    begin = time.monotonic()
+    with pytest.warns(ApproximationWarning, match="stopped by max_time = 2 s: .* of 100000 draws were kept") as caught:
+        trace = sample(Slow(1e-3), Metropolis(1.0), **(QUICK | {"draws": 100_000}), n_jobs=n_jobs, max_time=2)
+    elapsed = time.monotonic() - begin
+    assert 1.9 < elapsed < 4.0
+    assert trace.interrupted
+    assert trace.n_chains == 4  # chains take turns, so all of them have come equally far
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    whole = sample(Gaussian(np.zeros(2), np.eye(2)), Metropolis(1.0), **(QUICK | {"draws": trace.n_draws}))
+    np.testing.assert_array_equal(whole.draws, trace.draws)
+
+
+def test_does_not_wait_for_the_end_of_a_trajectory():
+    begin = time.monotonic()
+    with pytest.raises(HmcgpError, match=r"max_time = 0.3 s, at draw 0 of 40 of warm-up: there are no draws to keep"):
+        sample(Slow(5e-3), HMC(step_size=1e-3, n_steps=10_000), **QUICK, max_time=0.3)
+    assert time.monotonic() - begin < 3.0  # a trajectory would take 50 seconds
+
+
+def test_enough_time_changes_nothing():
+    plain = sample(correlated_gaussian(), "hmc", **QUICK)
+    np.testing.assert_array_equal(sample(correlated_gaussian(), "hmc", **QUICK, max_time=1e4).draws, plain.draws)
+
+
+def test_forecast(capsys):
+    options = QUICK | {"draws": 10, "tune": 10, "progressbar": True, "n_jobs": 2}
+    sample(Slow(2e-3), Metropolis(1.0), **options, max_time=7200)
+    said = capsys.readouterr().err
+    assert "for 80 draws on 2 workers, if each takes 1 evaluations of 2." in said
+    assert "about 0.08" in said or "about 0.09" in said or "about 0.1" in said
+    assert "max_time = 2.0 h should do" in said
+    with pytest.raises((HmcgpError, ApproximationWarning)):
+        sample(Slow(2e-3), HMC(step_size=0.1, n_steps=50), **options, max_time=0.1)
+    assert "max_time = 0.1 s will end it after about 2% of them" in capsys.readouterr().err
+    sample(correlated_gaussian(), "hmc", **QUICK, max_time=100)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("value", [0, -1, "1", np.nan])
+def test_bad_limit(value):
+    with pytest.raises(InvalidInput, match="'max_time' must be a positive number of seconds, or None"):
+        sample(correlated_gaussian(), "hmc", **QUICK, max_time=value)
