@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from hmcgp import datasets, diagnostics, errors, evidence, kernels, likelihoods, plots, predict, priors, samplers
+from hmcgp import (
+    brackets,
+    datasets,
+    diagnostics,
+    errors,
+    evidence,
+    kernels,
+    likelihoods,
+    plots,
+    predict,
+    priors,
+    samplers,
+)
 from hmcgp.estimators import GPClassifier
 from hmcgp.model import Model
 from hmcgp.optimize import find_map
@@ -23,6 +35,7 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 __all__ = [
     "GPClassifier",
     "Model",
+    "brackets",
     "datasets",
     "diagnostics",
     "errors",

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hmcgp import diagnostics, export, predict
+from hmcgp import brackets, diagnostics, export, predict
 from hmcgp._checks import check_count
 from hmcgp._random import RandomStateLike
 from hmcgp._scaling import Scaling
@@ -43,8 +43,9 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Covariance function.  A number is a fact, a prior is a question: `SquaredExponential(length_scale=1.0)` infers
         the variance only.  Default: `SquaredExponential(ard=True)`, one length scale per input, under default priors.
     likelihood : {"logistic", "probit"} or Likelihood, default="logistic"
-    evidence : {"laplace"} or EvidenceProvider, default="laplace"
-        How the latent function is integrated out.
+    evidence : {"laplace", "lower"} or EvidenceProvider, default="laplace"
+        How the latent function is integrated out: Laplace's approximation or, for the logistic likelihood, the lower
+        bound of Jaakkola & Jordan.
     sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc",
         which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.
@@ -332,6 +333,21 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         log_z, grad = self.model_.log_evidence(self._best if theta is None else theta)
         return (log_z, grad) if eval_gradient else log_z
+
+    def evidence_bounds(self) -> brackets.EvidenceBounds:
+        """Lower and upper bound on the log evidence of each draw, whatever `evidence` the fit was made with.
+
+        Their distance says how far the evidence of any approximation can be off; for the logistic likelihood only.
+
+        Returns
+        -------
+        EvidenceBounds
+            `lower` and `upper`, each of shape (n_draws,), for the draws that predictions average over (see
+            `predict_draws`).
+        """
+        check_is_fitted(self)
+        draws = predict.thin(self.trace_.flat, self.predict_draws)
+        return brackets.evidence_bounds(self.model_, draws, n_jobs=self.n_jobs)
 
     # -- looking at the posterior ------------------------------------------------------------------------------------
 

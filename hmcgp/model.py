@@ -13,6 +13,7 @@ not converge, gives -inf with a zero gradient, and is counted by whoever asked.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +23,7 @@ from sklearn.utils import check_array
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import Evidence, EvidenceProvider, Exact, Laplace
+from hmcgp.evidence import Evidence, EvidenceProvider, Exact, Laplace, LowerBound, UpperBound
 from hmcgp.hyperprior import HyperPrior, Theta, with_prior
 from hmcgp.kernels import Kernel, Parameter, SquaredExponential
 from hmcgp.likelihoods import Gaussian, Likelihood, Logistic, Probit
@@ -31,7 +32,7 @@ from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation
 __all__ = ["Model", "Theta", "resolve"]
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {"logistic": Logistic, "probit": Probit, "gaussian": Gaussian}
-PROVIDERS: dict[str, type[Any]] = {"exact": Exact, "laplace": Laplace}
+PROVIDERS: dict[str, type[Any]] = {"exact": Exact, "laplace": Laplace, "lower": LowerBound, "upper": UpperBound}
 
 _U_LIMIT = 700.0  # exp(±u) leaves the range of float64 beyond
 
@@ -88,7 +89,8 @@ class Model:
         Default: `SquaredExponential(ard=True)` with its default priors.
     likelihood : str or Likelihood, default="logistic"
     evidence : str or EvidenceProvider, optional
-        Default: "exact" for a Gaussian likelihood, "laplace" otherwise.
+        Default: "exact" for a Gaussian likelihood, "laplace" otherwise.  "upper" gives brackets and predictions, but no
+        density to sample or maximise: `evaluate` refuses.
     input_names : sequence of str, optional
         Names of the inputs where X is not a DataFrame; x0, x1, … by default.
 
@@ -143,6 +145,17 @@ class Model:
         """Unpickle; arrays that come back read-only (a memory map) are copied, or all would be compiled again."""
         self.__dict__.update(state)
         self.X, self.y = np.require(self.X, requirements="W"), np.require(self.y, requirements="W")
+
+    def with_evidence(self, evidence: str | EvidenceProvider) -> Model:
+        """The same data, kernel, likelihood and priors, with the latent function integrated out in another way.
+
+        Parameters
+        ----------
+        evidence : str or EvidenceProvider
+        """
+        other = copy.copy(self)
+        _, other.evidence = resolve(self.likelihood, evidence)
+        return other
 
     @property
     def names(self) -> list[str]:
@@ -250,7 +263,18 @@ class Model:
         -------
         Evaluation
             With -inf, a zero gradient and a non-zero `failure` where the numbers gave out.
+
+        Raises
+        ------
+        InvalidInput
+            With the evidence "upper": an upper bound never falls as the prior variance grows.
         """
+        if isinstance(self.evidence, UpperBound):
+            raise InvalidInput(
+                "the upper bound on the evidence never falls as the prior variance grows, so it cannot choose "
+                "hyperparameters: sample or maximise with evidence='lower' (or 'laplace'), and bracket the evidence of "
+                "the draws with GPClassifier.evidence_bounds() or hmcgp.brackets."
+            )
         if not np.abs(u).max() <= _U_LIMIT:  # NaN fails too
             return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
         with np.errstate(all="ignore"):

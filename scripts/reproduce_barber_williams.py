@@ -53,8 +53,8 @@ def pima() -> Split:
     return standardised(bunch.data, bunch.target, "Yes", np.asarray(bunch.train))
 
 
-def crabs_splits(n_splits: int = 10, seed: int = 0) -> list[Split]:
-    bunch = datasets.load_crabs()
+def crabs_splits(n_splits: int = 10, seed: int = 0, *, species: bool = False) -> list[Split]:
+    bunch = datasets.load_crabs(species=species)
     groups = bunch.frame["species"] + bunch.frame["sex"]
     splitter = StratifiedShuffleSplit(n_splits, train_size=80, random_state=seed)
     splits = []

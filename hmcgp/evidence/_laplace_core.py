@@ -232,7 +232,7 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _find_mode(
+def find_mode(
     K: Array, y: Array, kind: int, start: Array, warm: bool, L: Array, tol: float, max_iter: int
 ) -> tuple[int, int, float, float, Array]:
     """Find the mode (from `start` if warm, else from 0) and leave in L the factor of B there.
@@ -302,19 +302,19 @@ def _gradient_inplace(K: Array, L: Array, a: Array) -> None:
 def solve(
     K: Array, y: Array, kind: int, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
 ) -> tuple[int, int, float, float, Array, Array]:
-    """Mode, log evidence and, if asked for, its gradient: `_find_mode`, then `_gradient_inplace`.
+    """Mode, log evidence and, if asked for, its gradient: `find_mode`, then `_gradient_inplace`.
 
     One call, so that a thread lets go of the interpreter lock once per evaluation.
 
     Returns
     -------
     status, n_factor, residual, log_z, a
-        As by `_find_mode`.
+        As by `find_mode`.
     L : ndarray of shape (n, n)
         G where the gradient was asked for, else the factor of B in the lower triangle.
     """
     L = np.empty_like(K)
-    status, n_factor, residual, log_z, a = _find_mode(K, y, kind, start, warm, L, tol, max_iter)
+    status, n_factor, residual, log_z, a = find_mode(K, y, kind, start, warm, L, tol, max_iter)
     if gradient and status == CONVERGED:
         _gradient_inplace(K, L, a)
     return status, n_factor, residual, log_z, a, L

@@ -1,0 +1,65 @@
+"""The evidence of each draw of the hyperparameters, bracketed from below and above (Gibbs & MacKay 2000).
+
+    log Z'(θ) <= log p(y | θ) <= log Z''(θ)     at every θ, whatever approximation the draws were made with
+
+The width of the bracket says how far the evidence of any approximation can be off.  For predictions from either bound,
+hand `model.with_evidence("lower")` or `"upper"` to the functions of `hmcgp.predict`.  Those are predictions from the
+bounds, normalised; they do not bracket the predictions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hmcgp._parallel import resolve_n_jobs, run_tasks
+from hmcgp._typing import Array
+from hmcgp.model import Model
+from hmcgp.predict import GROUP
+
+
+class EvidenceBounds(NamedTuple):
+    """Bounds on the log evidence of each draw."""
+
+    lower: Array  # (S,), log Z'
+    upper: Array  # (S,), log Z''
+
+
+def evidence_bounds(model: Model, draws: Array, *, n_jobs: int | None = None) -> EvidenceBounds:
+    """Lower and upper bound on the log evidence of each draw.
+
+    Parameters
+    ----------
+    model : Model
+        With a logistic likelihood, and any evidence.
+    draws : ndarray of shape (S, p)
+        Natural hyperparameters.
+    n_jobs : int, optional
+        Workers.  Draws are solved warm in groups of fixed size, so the result does not depend on it.
+
+    Returns
+    -------
+    EvidenceBounds
+        `lower` and `upper`, each of shape (S,).
+
+    Raises
+    ------
+    InvalidInput
+        For another likelihood: these are bounds on the logistic sigmoid.
+    """
+    draws = np.asarray(draws, dtype=float)
+    models = [model.with_evidence(name) for name in ("lower", "upper")]
+    groups = [draws[s : s + GROUP] for s in range(0, len(draws), GROUP)]
+    calls = [(_log_z, (bound, group)) for bound in models for group in groups]
+    values = np.concatenate(run_tasks(calls, resolve_n_jobs(n_jobs, len(calls))))
+    return EvidenceBounds(values[: len(draws)], values[len(draws) :])
+
+
+def _log_z(model: Model, draws: Array) -> Array:
+    """Log evidence of each draw, warm from the one before."""
+    out, start = np.empty(len(draws)), None
+    for s, theta in enumerate(draws):
+        _, evidence = model.posterior(theta, start)
+        out[s], start = evidence.log_z, evidence.posterior.start
+    return out
