@@ -85,7 +85,7 @@ def probabilities(model: Model, draws: Array, X: Array, *, n_jobs: int | None = 
     groups = [np.zeros((2, len(X))) for _ in _groups(draws)]
 
     def add(s: int, columns: slice, mu: Array, var: Array) -> None:
-        groups[s // GROUP][:, columns] += _both(model.likelihood, mu, var)
+        groups[s // GROUP][:, columns] += _both(model.bound_likelihood(draws[s]), mu, var)
 
     _for_each_draw(model, draws, X, add, n_jobs)
     total = np.sum(groups, axis=0)
@@ -97,7 +97,7 @@ def probabilities_per_draw(model: Model, draws: Array, X: Array, *, n_jobs: int 
     out = np.empty((len(draws), len(X), 2))
 
     def fill(s: int, columns: slice, mu: Array, var: Array) -> None:
-        out[s, columns] = np.transpose(_both(model.likelihood, mu, var))
+        out[s, columns] = np.transpose(_both(model.bound_likelihood(draws[s]), mu, var))
 
     _for_each_draw(model, draws, X, fill, n_jobs)
     return out
