@@ -24,7 +24,11 @@ class Posterior(Protocol):
 
     @property
     def start(self) -> Array:
-        """What the next solution can start from, of shape (n,)."""
+        """What the next solution can start from: a vector that may be extrapolated along a path."""
+        ...
+
+    def cavity(self) -> tuple[Array, Array]:
+        """Mean and variance of every latent value without its own target, each of shape (n,): leaving one out."""
         ...
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
