@@ -1,7 +1,9 @@
 """The evidence, exact or approximate, and the contract of those who compute it."""
 
 from hmcgp.evidence.base import Evidence, EvidenceProvider, Posterior
+from hmcgp.evidence.ep import EP
 from hmcgp.evidence.exact import Exact
 from hmcgp.evidence.laplace import Laplace
+from hmcgp.evidence.meanfield import TAP, NaiveMeanField
 
-__all__ = ["Evidence", "EvidenceProvider", "Exact", "Laplace", "Posterior"]
+__all__ = ["EP", "TAP", "Evidence", "EvidenceProvider", "Exact", "Laplace", "NaiveMeanField", "Posterior"]
