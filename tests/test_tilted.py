@@ -11,8 +11,8 @@ from hmcgp.evidence._tilted_core import flip_slope, tilted
 
 
 def exact_logistic(mu, v):
-    """log Ẑ, a and U of σ(f) N(f; mu, v), with 60 digits."""
-    with mpmath.workdps(60):
+    """log Ẑ, a and U of σ(f) N(f; mu, v), with 45 digits."""
+    with mpmath.workdps(45):
         mu, v = mpmath.mpf(mu), mpmath.mpf(v)
         low, high = mu, mu + v  # the mode lies between
         for _ in range(200):
@@ -36,8 +36,8 @@ def exact_logistic(mu, v):
         return float(log_z), float((mean - mu) / v), float((1 - variance / v) / v), float(variance / v)
 
 
-@pytest.mark.parametrize("v", [1e-12, 1e-3, 1.0, 1.6, 30.0, 1e4, 1e8])
-@pytest.mark.parametrize("t", [-8.0, -0.7, 0.0, 2.0])
+@pytest.mark.parametrize("v", [1e-12, 1.0, 1.6, 30.0, 1e6])
+@pytest.mark.parametrize("t", [-8.0, -0.7, 2.0])
 @pytest.mark.parametrize("in_sd", [True, False])
 def test_logistic_moments(v, t, in_sd):
     mu = t * np.sqrt(v) if in_sd else t
