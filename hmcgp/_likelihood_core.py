@@ -19,7 +19,7 @@ from numba import njit
 
 from hmcgp._typing import Array
 
-LOGISTIC, PROBIT = 0, 1
+LOGISTIC, PROBIT, STEP = 0, 1, 2
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _TAIL = -5.0  # below: continued fraction; above: erfc, whose cancellation in h costs at most 2 digits

@@ -42,10 +42,11 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     kernel : Kernel, optional
         Covariance function.  A number is a fact, a prior is a question: `SquaredExponential(length_scale=1.0)` infers
         the variance only.  Default: `SquaredExponential(ard=True)`, one length scale per input, under default priors.
-    likelihood : {"logistic", "probit"} or Likelihood, default="logistic"
-    evidence : {"laplace", "lower"} or EvidenceProvider, default="laplace"
-        How the latent function is integrated out: Laplace's approximation or, for the logistic likelihood, the lower
-        bound of Jaakkola & Jordan.
+    likelihood : {"logistic", "probit", "label_noise"} or Likelihood, default="logistic"
+    evidence : {"laplace", "ep", "tap", "naive", "lower"} or EvidenceProvider, default="laplace"
+        How the latent function is integrated out.  "ep" is the most accurate, at two to four times the cost of
+        "laplace"; label noise needs "ep", "tap" or "naive"; "lower" is, for the logistic likelihood, the lower bound of
+        Jaakkola & Jordan.
     sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc",
         which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.

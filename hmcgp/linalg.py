@@ -1,7 +1,8 @@
 """LAPACK and BLAS for compiled code, and a few loops that stream through memory.
 
-numba does not offer the routines used here (`dpotrf`, `dtrtri`, `dlauum`, `dtrmm`, `dtrsv`, `dsymv`).  SciPy exports
-their addresses for Cython; each is registered with LLVM under a name of ours and called as an external function.
+numba does not offer the routines used here (`dpotrf`, `dtrtri`, `dlauum`, `dtrmm`, `dtrsm`, `dsyrk`, `dtrsv`, `dsymv`).
+SciPy exports their addresses for Cython; each is registered with LLVM under a name of ours and called as an external
+function.
 Unlike a ctypes pointer, a *name* can be stored in numba's disk cache, so a second process starts without compiling.
 
 Matrices are C-contiguous float64.  LAPACK reads them column by column, so the lower triangle of a C array is LAPACK's
@@ -34,6 +35,8 @@ _dpotrf = _external("lapack", "dpotrf", 5)
 _dtrtri = _external("lapack", "dtrtri", 6)
 _dlauum = _external("lapack", "dlauum", 5)
 _dtrmm = _external("blas", "dtrmm", 11)
+_dtrsm = _external("blas", "dtrsm", 11)
+_dsyrk = _external("blas", "dsyrk", 10)
 _dtrsv = _external("blas", "dtrsv", 8)
 _dsymv = _external("blas", "dsymv", 10)
 
@@ -76,6 +79,57 @@ def inverse_from_cholesky_inplace(L: Array) -> None:
     info = np.zeros(1, dtype=np.int32)
     _invert_triangle(L)
     _dlauum(_ref(_UPPER), _ref(n), L.ctypes, _ref(n), info.ctypes)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def signed_cholesky_inplace(A: Array, n_positive: int) -> bool:
+    """Overwrite the lower triangle of A by M with M Σ M' = A, Σ = diag(+1, …, +1, -1, …, -1); False if there is none.
+
+    With p = n_positive, A = [P N'; N Q]: P must be positive definite, and so must X X' - Q, where X = N L_P^-T.  Costs
+    what a Cholesky factorisation does.
+    """
+    n, p = A.shape[0], n_positive
+    order, rows, columns = np.int32(n), np.int32(n - p), np.int32(p)
+    info = np.zeros(1, dtype=np.int32)
+    if p > 0:
+        _dpotrf(_ref(_UPPER), _ref(columns), A.ctypes, _ref(order), info.ctypes)
+    if p == n or info[0] != 0:
+        return info[0] == 0
+    flat = A.reshape(-1)
+    X, Q = flat[p * n :], flat[p * n + p :]
+    for i in range(p, n):
+        for j in range(p, i + 1):
+            A[i, j] = -A[i, j]
+    if p > 0:  # LAPACK sees the transpose: X' = L_P^-1 N'
+        _dtrsm(
+            _ref(_LEFT), _ref(_UPPER), _ref(_TRANSPOSED), _ref(_PLAIN), _ref(columns), _ref(rows),
+            _ref(1.0), A.ctypes, _ref(order), X.ctypes, _ref(order),
+        )  # fmt: skip
+        _dsyrk(
+            _ref(_UPPER), _ref(_TRANSPOSED), _ref(rows), _ref(columns),
+            _ref(1.0), X.ctypes, _ref(order), _ref(1.0), Q.ctypes, _ref(order),
+        )  # fmt: skip
+    _dpotrf(_ref(_UPPER), _ref(rows), Q.ctypes, _ref(order), info.ctypes)
+    return info[0] == 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def inverse_from_signed_cholesky_inplace(M: Array, n_positive: int) -> None:
+    """Overwrite the lower triangle, holding M, by that of (M Σ M')^-1 = M^-T Σ M^-1."""
+    n, p = M.shape[0], n_positive
+    order, rows = np.int32(n), np.int32(n - p)
+    info = np.zeros(1, dtype=np.int32)
+    _invert_triangle(M)
+    negative = np.zeros((n - p, n))  # the last rows of M^-1
+    for i in range(p, n):
+        for j in range(i + 1):
+            negative[i - p, j] = M[i, j]
+    _dlauum(_ref(_UPPER), _ref(order), M.ctypes, _ref(order), info.ctypes)
+    if p < n:  # the sum over all rows, less twice those that count with a minus
+        _dsyrk(
+            _ref(_UPPER), _ref(_PLAIN), _ref(order), _ref(rows),
+            _ref(-2.0), negative.ctypes, _ref(order), _ref(1.0), M.ctypes, _ref(order),
+        )  # fmt: skip
 
 
 _SMALL_TRIANGLE = 28

@@ -23,16 +23,29 @@ from sklearn.utils import check_array
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import Evidence, EvidenceProvider, Exact, Laplace, LowerBound, UpperBound
+from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, Exact, Laplace, LowerBound, NaiveMeanField, UpperBound
 from hmcgp.hyperprior import HyperPrior, Theta, with_prior
 from hmcgp.kernels import Kernel, Parameter, SquaredExponential
-from hmcgp.likelihoods import Gaussian, Likelihood, Logistic, Probit
+from hmcgp.likelihoods import Gaussian, LabelNoise, Likelihood, Logistic, Probit
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation
 
 __all__ = ["Model", "Theta", "resolve"]
 
-LIKELIHOODS: dict[str, type[Likelihood]] = {"logistic": Logistic, "probit": Probit, "gaussian": Gaussian}
-PROVIDERS: dict[str, type[Any]] = {"exact": Exact, "laplace": Laplace, "lower": LowerBound, "upper": UpperBound}
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    "logistic": Logistic,
+    "probit": Probit,
+    "label_noise": LabelNoise,
+    "gaussian": Gaussian,
+}
+PROVIDERS: dict[str, type[Any]] = {
+    "exact": Exact,
+    "laplace": Laplace,
+    "ep": EP,
+    "tap": TAP,
+    "naive": NaiveMeanField,
+    "lower": LowerBound,
+    "upper": UpperBound,
+}
 
 _U_LIMIT = 700.0  # exp(±u) leaves the range of float64 beyond
 
@@ -89,8 +102,8 @@ class Model:
         Default: `SquaredExponential(ard=True)` with its default priors.
     likelihood : str or Likelihood, default="logistic"
     evidence : str or EvidenceProvider, optional
-        Default: "exact" for a Gaussian likelihood, "laplace" otherwise.  "upper" gives brackets and predictions, but no
-        density to sample or maximise: `evaluate` refuses.
+        Default: the first that fits the likelihood of "exact" (numbers), "laplace" (logistic, probit) and "ep".
+        "upper" gives brackets and predictions, but no density to sample or maximise: `evaluate` refuses.
     input_names : sequence of str, optional
         Names of the inputs where X is not a DataFrame; x0, x1, … by default.
 
@@ -220,8 +233,8 @@ class Model:
         Parameters
         ----------
         theta : ndarray of shape (n_dim,) or dict
-        start : ndarray of shape (n,), optional
-            Latent mode at nearby hyperparameters.
+        start : ndarray, optional
+            `posterior.start` at nearby hyperparameters.
 
         Returns
         -------
@@ -257,7 +270,7 @@ class Model:
         ----------
         u : ndarray of shape (n_dim,)
         carry : object, optional
-            `Evaluation.carry` of a nearby evaluation: its latent mode and the one before, from which the solver starts.
+            `Evaluation.carry` of a nearby evaluation: its solution and the one before, from which the solver starts.
 
         Returns
         -------
@@ -321,9 +334,9 @@ def _values(parameters: list[tuple[Parameter, slice | None]], theta: Array) -> l
 
 
 def _extrapolated(carry: object) -> Array | None:
-    """Where the next solution should lie: the last two modes, continued in a straight line.
+    """Where the next solution should lie: the last two, continued in a straight line.
 
-    Along a trajectory this is ten times closer than the last mode alone; where the direction has just changed, at worst
+    Along a trajectory this is ten times closer than the last one alone; where the direction has just changed, at worst
     twice as far.
     """
     if not isinstance(carry, tuple):

@@ -36,7 +36,7 @@ class Parameter(NamedTuple):
     size: int
     labels: tuple[str, ...] | None  # names of the inputs of a per-input parameter
     value: Value
-    role: str  # "variance", "length_scale", "noise": selects the default prior
+    role: str  # "variance", "length_scale", "noise", "flip": selects the default prior
     n_inputs: int = 1  # that its kernel sees
     support: tuple[float, float] = POSITIVE  # the open interval that its values lie in
 
@@ -63,19 +63,27 @@ def interval(support: tuple[float, float]) -> str:
     return "positive and finite" if support == POSITIVE else f"strictly between {support[0]:g} and {support[1]:g}"
 
 
-def parameter(role: str, *, per_input: bool = False, support: tuple[float, float] = POSITIVE) -> Any:
+def parameter(
+    role: str,
+    *,
+    per_input: bool = False,
+    support: tuple[float, float] = POSITIVE,
+    allowed: tuple[float, ...] = (),
+) -> Any:
     """Declare a dataclass field as a parameter.
 
     Parameters
     ----------
     role : str
-        Which default prior suits it: "variance", "length_scale" or "noise".
+        Which default prior suits it: "variance", "length_scale", "noise" or "flip".
     per_input : bool, default=False
         One value per input column when the kernel has ``ard=True``.
     support : tuple of float, default=(0, inf)
         The open interval that its values, and the support of its prior, lie in.
+    allowed : tuple of float, default=()
+        Further values that a fact may have, such as an end of the interval.
     """
-    return field(default=None, metadata={"role": role, "per_input": per_input, "support": support})
+    return field(default=None, metadata={"role": role, "per_input": per_input, "support": support, "allowed": allowed})
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,9 @@ class Parametric:
                 value = self._per_input(f, value)
                 object.__setattr__(self, f.name, value)
             lower, upper = f.metadata["support"]
-            if is_number(value) and not all(lower < v < upper for v in np.atleast_1d(value)):  # NaN fails too
+            allowed = f.metadata["allowed"]
+            # NaN fails too
+            if is_number(value) and not all(lower < v < upper or v in allowed for v in np.atleast_1d(value)):
                 raise InvalidInput(
                     f"'{f.name}' of {type(self).__name__} must be {interval((lower, upper))}; got {value}. "
                     "Give a number to fix it, a prior to infer it, or nothing for the default prior."

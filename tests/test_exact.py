@@ -177,3 +177,16 @@ def test_predictions_average_over_draws():
         np.testing.assert_allclose(mean[s], K[20:, :20] @ np.linalg.solve(C, y), atol=1e-10)
         expected = theta[0] - np.einsum("mn,nm->m", K[20:, :20], np.linalg.solve(C, K[:20, 20:]))
         np.testing.assert_allclose(variance[s], expected, atol=1e-10)
+
+
+def test_leaves_one_out_exactly():
+    X, y = regression_problem(12, 2)
+    K = squared_exponential(X, 2.0, 1.0)
+    mean, variance = Exact()(K, y, Gaussian(0.2), gradient=False).posterior.cavity()
+    for i in range(12):
+        rest = np.arange(12) != i
+        without = Exact()(K[np.ix_(rest, rest)], y[rest], Gaussian(0.2), gradient=False).posterior
+        mu, v = without.predict(K[rest][:, [i]], K[[i], [i]])
+        np.testing.assert_allclose([mean[i], variance[i]], [mu[0], v[0]], rtol=1e-9)
+    with pytest.raises(InvalidInput, match="gradient=False"):
+        Exact()(K, y, Gaussian(0.2)).posterior.cavity()

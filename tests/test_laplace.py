@@ -136,3 +136,19 @@ def test_warm_start_saves_factorisations():
     near = squared_exponential(X, 3.1, 1.52)
     assert Laplace()(near, y, Logistic(), start).n_iter == 1  # two factorisations, the second one at the mode
     assert Laplace()(near, y, Logistic()).n_iter >= 2
+
+
+@pytest.mark.parametrize("likelihood", [Probit(), Logistic()], ids=str)
+def test_leaves_one_out_by_linear_response(likelihood):
+    """With explicit inverses."""
+    _, y, K = classification_problem(20, 2)
+    K += 0.1 * np.eye(20)
+    posterior = Laplace()(K, y, likelihood, gradient=False).posterior
+    mean, variance = posterior.cavity()
+    W = -likelihood.derivatives(y, posterior.f).second
+    R = np.linalg.inv(K + np.diag(1.0 / W))
+    v = 1.0 / np.diag(R) - 1.0 / W
+    np.testing.assert_allclose(variance, v, rtol=1e-9)
+    np.testing.assert_allclose(mean, posterior.f - v * likelihood.derivatives(y, posterior.f).first, atol=1e-9)
+    with pytest.raises(InvalidInput, match="gradient=False"):
+        Laplace()(K, y, likelihood).posterior.cavity()

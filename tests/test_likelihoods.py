@@ -4,8 +4,8 @@ import pytest
 from scipy import stats
 
 from hmcgp.errors import InvalidInput
-from hmcgp.likelihoods import Gaussian, Logistic, Probit
-from hmcgp.priors import LogNormal
+from hmcgp.likelihoods import Gaussian, LabelNoise, Logistic, Probit
+from hmcgp.priors import Beta, LogNormal, default_prior
 
 LIKELIHOODS = [Logistic(), Probit()]
 F = np.array([-1e3, -40.0, -12.0, -9.0, -5.0 - 1e-9, -5.0, -4.9, -1.0, -1e-8, 0.0, 0.3, 2.0, 6.0, 9.0, 30.0, 1e3])
@@ -94,3 +94,48 @@ def test_numbers_have_no_classes():
         Gaussian(1.0).average(np.zeros(2), np.ones(2))
     with pytest.raises(InvalidInput, match="not a number"):
         Gaussian(LogNormal(0.0, 1.0)).log_prob(np.zeros(2), np.zeros(2))
+
+
+@pytest.mark.parametrize("flip", [0.0, 1e-300, 0.05, 0.4])
+def test_label_noise_behind_a_probit(flip):
+    likelihood, h = LabelNoise(flip), 6e-6
+    f = np.linspace(-4.0, 6.0, 11)
+    y = np.where(np.arange(11) % 3 == 0, -1.0, 1.0)
+    expected = np.log(flip + (1.0 - 2.0 * flip) * stats.norm.cdf(y * f))
+    np.testing.assert_allclose(likelihood.log_prob(y, f), expected, rtol=1e-12, atol=1e-15)
+    here, up, down = (likelihood.derivatives(y, f + step) for step in (0.0, h, -h))
+    for order in (1, 2, 3):
+        numeric = (up[order - 1] - down[order - 1]) / (2.0 * h)
+        np.testing.assert_allclose(here[order], numeric, rtol=1e-7, atol=1e-8)
+
+
+def test_label_noise_behind_a_step():
+    likelihood = LabelNoise(0.1, link="step")
+    f = np.array([-2.0, 0.0, 1e-9, 5.0])
+    np.testing.assert_allclose(np.exp(likelihood.log_prob(np.ones(4), f)), [0.1, 0.5, 0.9, 0.9], rtol=1e-14)
+    np.testing.assert_array_equal(LabelNoise(0.0, "step").log_prob(-np.ones(4), f)[2:], -np.inf)
+    with pytest.raises(InvalidInput, match="a step has no derivatives"):
+        likelihood.derivatives(np.ones(4), f)
+
+
+@pytest.mark.parametrize("link", ["probit", "step"])
+def test_average_of_label_noise(link):
+    likelihood = LabelNoise(0.1, link=link)
+    mean, variance = np.array([-2.0, 0.3, 1.0, 0.0]), np.array([0.5, 1.0, 0.0, 0.0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = mean / np.sqrt(variance + (link == "probit"))
+    expected = 0.1 + 0.8 * stats.norm.cdf(np.nan_to_num(z, nan=0.0))
+    np.testing.assert_allclose(likelihood.average(mean, variance), expected, rtol=1e-14)
+    np.testing.assert_allclose(likelihood.average(-mean, variance), 1.0 - expected, rtol=1e-13)
+
+
+def test_settings_of_label_noise():
+    assert LabelNoise(0.0).flip == 0.0  # a fact may be an end of the interval; a prior may not put weight on it
+    for bad in (-0.1, 0.5, 0.7, np.nan):
+        with pytest.raises(InvalidInput, match="'flip' of LabelNoise must be strictly between"):
+            LabelNoise(bad)
+    with pytest.raises(InvalidInput, match="'link' must be one of"):
+        LabelNoise(0.1, link="logit")
+    with pytest.raises(InvalidInput, match="not a number"):
+        LabelNoise().log_prob(np.ones(2), np.ones(2))
+    assert default_prior("flip", 3) == Beta(1.0, 4.0, upper=0.5)

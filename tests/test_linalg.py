@@ -59,3 +59,27 @@ def test_exp_flushes_the_far_tail_to_zero_and_keeps_nan():
     linalg.exp_nonpositive(x, out, 1.0)
     assert out[:3].tolist() == [0.0, 0.0, 0.0]
     assert np.isnan(out[3])
+
+
+@pytest.mark.parametrize(("n", "n_negative"), [(1, 1), (7, 0), (7, 3), (90, 11), (90, 90), (150, 1)])
+def test_signed_cholesky(n, n_negative):
+    rng = np.random.default_rng(n + n_negative)
+    B = rng.normal(size=(n, n))
+    sign = np.where(np.arange(n) < n - n_negative, 1.0, -1.0)
+    root = np.where(sign > 0.0, 1.0, 0.2)
+    K = B @ B.T / n
+    A = np.diag(sign) + root[:, None] * K * root
+    M = junk_above(A)
+    assert linalg.signed_cholesky_inplace(M, n - n_negative)
+    assert np.isnan(M[np.triu_indices(n, 1)]).all()
+    L = np.tril(M)
+    np.testing.assert_allclose(L * sign @ L.T, A, atol=1e-12)
+    np.testing.assert_allclose(linalg.log_determinant(M), np.linalg.slogdet(A)[1], atol=1e-11)
+    linalg.inverse_from_signed_cholesky_inplace(M, n - n_negative)
+    linalg.mirror_lower(M)
+    np.testing.assert_allclose(M @ A, np.eye(n), atol=1e-10)
+
+
+def test_signed_cholesky_reports_that_there_is_none():
+    assert not linalg.signed_cholesky_inplace(np.array([[-1.0, 0.0], [0.0, -1.0]]), 1)
+    assert not linalg.signed_cholesky_inplace(np.array([[1.0, 0.0], [0.0, 1.0]]), 1)

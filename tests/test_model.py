@@ -204,8 +204,11 @@ def test_the_carry_changes_the_work_and_not_the_answer():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"likelihood": "softmax"}, r"'likelihood' must be one of \['gaussian', 'logistic', 'probit'\]"),
-        ({"evidence": "laplac"}, r"'evidence' must be one of .*'exact', 'laplace', 'lower'"),
+        ({"likelihood": "softmax"}, r"'likelihood' must be one of \['gaussian', 'label_noise', 'logistic', 'probit'\]"),
+        (
+            {"evidence": "laplac"},
+            r"'evidence' must be one of \['ep', 'exact', 'laplace', 'lower', 'naive', 'tap', 'upper'\]",
+        ),
         ({"likelihood": Failing()}, "'likelihood' must be"),
         ({"evidence": Logistic()}, "'evidence' must be"),
         (

@@ -24,7 +24,7 @@ class Posterior(Protocol):
 
     @property
     def start(self) -> Array:
-        """What the next solution can start from, of shape (n,)."""
+        """What the next solution can start from: a vector that may be extrapolated along a path."""
         ...
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
@@ -41,6 +41,14 @@ class Posterior(Protocol):
         -------
         mean, variance : ndarrays of shape (m,)
         """
+        ...
+
+
+class CavityPosterior(Posterior, Protocol):
+    """A posterior that can take each row's own target back out; the bounds cannot."""
+
+    def cavity(self) -> tuple[Array, Array]:
+        """Mean and variance of every latent value without its own target, each of shape (n,): leaving one out."""
         ...
 
 

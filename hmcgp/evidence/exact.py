@@ -7,6 +7,7 @@
 
 The gradient is exact: nothing is approximated and nothing iterates.
 Latent predictions: mean k'α, variance k** - k'C⁻¹k; a new observation has the variance s on top.
+Leaving out row i: mean y_i - α_i/(C⁻¹)_ii, variance 1/(C⁻¹)_ii - s.
 """
 
 from __future__ import annotations
@@ -31,12 +32,28 @@ class ExactPosterior:
 
     f: Array  # (n,) mean, Kα = y - sα
     alpha: Array  # (n,) C⁻¹ y
+    noise: float  # variance of the noise
     L: Array | None  # (n, n), lower triangle: Cholesky factor of C; None where the gradient has used its memory
 
     @property
     def start(self) -> Array:
         """The posterior mean; no solution needs it."""
         return self.f
+
+    def cavity(self) -> tuple[Array, Array]:
+        """Leave-one-out mean and variance of every latent value, exactly: v = 1/(C⁻¹)_ii - s, μ = f - vα.
+
+        A new observation in its place has the variance of the noise on top.
+
+        Returns
+        -------
+        mean, variance : ndarrays of shape (n,)
+        """
+        if self.L is None:
+            raise InvalidInput("This posterior was computed with its gradient; ask for gradient=False for cavities.")
+        L_inverse = solve_triangular(self.L, np.eye(len(self.f)), lower=True, check_finite=False)
+        v = np.maximum(1.0 / np.einsum("ij,ij->j", L_inverse, L_inverse) - self.noise, 0.0)
+        return self.f - v * self.alpha, v
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'C⁻¹k at new inputs (see `Posterior.predict`)."""
@@ -88,5 +105,5 @@ class Exact:
                 f"Exact: K + noise I is not positive definite to working precision (noise {noise:.1e}, largest prior "
                 f"variance {np.max(np.diag(K)):.1e}); is K a finite covariance matrix, and the noise not too small?"
             )
-        posterior = ExactPosterior(y - noise * alpha, alpha, None if gradient else L)
+        posterior = ExactPosterior(y - noise * alpha, alpha, noise, None if gradient else L)
         return Evidence(log_z, L if gradient else None, np.array([dnoise]), posterior, 0, 0.0)

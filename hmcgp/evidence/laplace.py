@@ -12,7 +12,8 @@ Newton's method iterates f ← (K⁻¹ + W)⁻¹(W f + g) without ever inverting
 
 The gradient is exact by the implicit function theorem: the first two terms hold f fixed, the last two are the motion
 of the mode.
-Latent predictions: mean k'α, variance k** - k'Rk.
+Latent predictions: mean k'α, variance k** - k'Rk.  Leaving out row i, to first order: variance v = 1/(1/S_ii - W_i) =
+1/R_ii - 1/W_i, mean f_i - v g_i.
 """
 
 from __future__ import annotations
@@ -39,11 +40,26 @@ class LaplacePosterior:
     alpha: Array  # (n,) K⁻¹ f
     root_w: Array  # (n,) √W
     L: Array | None  # (n, n), lower triangle: Cholesky factor of B; None where the gradient has used its memory
+    K: Array | None = None  # (n, n), lower triangle: prior covariance, kept where L is
 
     @property
     def start(self) -> Array:
         """The mode: the next solution, under a slightly different K, starts from it."""
         return self.f
+
+    def cavity(self) -> tuple[Array, Array]:
+        """Leave-one-out mean and variance of every latent value, by linear response: 1/v = 1/S_ii - W_i, μ = f - v g.
+
+        Returns
+        -------
+        mean, variance : ndarrays of shape (n,)
+        """
+        if self.K is None:
+            raise InvalidInput("This posterior was computed with its gradient; ask for gradient=False for cavities.")
+        K = np.tril(self.K) + np.tril(self.K, -1).T
+        s = self.predict(K, np.diag(K))[1]
+        v = s / (1.0 - s * self.root_w**2)
+        return self.f - v * self.alpha, v
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'Rk at new inputs (see `Posterior.predict`)."""
@@ -113,5 +129,7 @@ class Laplace:
                 f"Laplace: decrement {residual:.1e} > tol {self.tol:.1e} after {n_factor} factorisations; "
                 "raise max_iter, or keep the prior variance below 1e10."
             )
-        posterior = LaplacePosterior(a[core.F], a[core.ALPHA], a[core.ROOT_W], None if gradient else L)
+        posterior = LaplacePosterior(
+            a[core.F], a[core.ALPHA], a[core.ROOT_W], None if gradient else L, None if gradient else K
+        )
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

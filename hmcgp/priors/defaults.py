@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.priors.densities import LogNormal, Prior
+from hmcgp.priors.densities import Beta, LogNormal, Prior
 
 
 def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
@@ -15,7 +15,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
 
     Parameters
     ----------
-    role : {"variance", "length_scale", "noise"}
+    role : {"variance", "length_scale", "noise", "flip"}
         What the hyperparameter does.
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts.
@@ -28,6 +28,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         `LogNormal(2, 2)` for a variance behind labels: median 7.4, 95 % within 0.15 to 370.
         `LogNormal(0, 1.5)` for a variance behind numbers: median 1, 95 % within 0.05 to 19.
         `LogNormal(0.5 + log(d)/2, 1)` for a length scale: median 1.65 sqrt(d), 95 % within 0.23 to 11.7 sqrt(d).
+        `Beta(1, 4, upper=0.5)` for the rate of flipped labels: mean 0.1, most probable at 0, 95 % below 0.26.
         `LogNormal(-3, 2)` for the variance of the noise on numbers: median 0.05, 95 % within 0.001 to 2.5.
 
     Notes
@@ -89,8 +90,10 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         return LogNormal(2.0, 2.0) if targets == "labels" else LogNormal(0.0, 1.5)
     if role == "noise":
         return LogNormal(-3.0, 2.0)
+    if role == "flip":
+        return Beta(1.0, 4.0, upper=0.5)
     if role == "length_scale":
         return LogNormal(0.5 + 0.5 * math.log(n_inputs), 1.0)
     raise InvalidInput(
-        f"no default prior for the role {role!r}; known are 'variance', 'length_scale' and 'noise'. Give a prior."
+        f"no default prior for the role {role!r}; known are 'variance', 'length_scale', 'noise', 'flip'. Give a prior."
     )

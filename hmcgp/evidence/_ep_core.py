@@ -1,0 +1,94 @@
+"""Compiled expectation propagation: solution, log evidence and derivatives in one call.
+
+At the solution (`hmcgp.evidence._ep_state_core` has the symbols), with R = (K + diag(w)⁻¹)⁻¹,
+
+    log Z = Σ log Ẑ_i - ½ Σ x_i μ_i + ½ Σ log(1 + w_i v_i) - ½ log|I + K diag w|,    G = ½(xx' - R)
+
+which is the usual formula with η = x + w m put in.  It is stationary in the sites: an error of theirs enters squared.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from hmcgp._typing import Array
+from hmcgp.evidence._ep_parallel_core import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE, iterate
+from hmcgp.evidence._ep_sequential_core import iterate_sequentially
+from hmcgp.evidence._ep_state_core import LOG_Z, MU, ROWS, TAU, W, X, cold_start, warm_start
+from hmcgp.evidence._sites_core import gradient_inplace, response
+from hmcgp.evidence._tap_core import iterate_tap
+from hmcgp.evidence._tilted_core import flip_slope
+
+__all__ = ["CONVERGED", "NOT_CONVERGED", "NOT_POSITIVE_DEFINITE", "log_evidence", "solve"]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_evidence(a: Array, log_det: float) -> float:
+    """Log Z at the state `a`."""
+    total = -0.5 * log_det
+    for i in range(a.shape[1]):
+        total += a[LOG_Z, i] - 0.5 * a[X, i] * a[MU, i] + 0.5 * math.log1p(a[W, i] / a[TAU, i])
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def flip_derivative(kind: int, flip: float, y: Array, a: Array) -> float:
+    """∂ log Z/∂ε = Σ (1 - 2Φ(z_i))/Ẑ_i."""
+    total = 0.0
+    for i in range(y.shape[0]):
+        total += flip_slope(kind, flip, y[i], a[MU, i], 1.0 / a[TAU, i])
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve(
+    K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, sequential: bool,
+    gradient: bool,
+) -> tuple[int, int, float, float, float, Array, Array]:  # fmt: skip
+    """Solve for the sites, from `start` if warm; where that leads nowhere, once more from the prior.
+
+    Where labels are flipped, the likelihood is not log-concave, and that may lead nowhere too: then, last, means and
+    variances in turn, each means to the end (`hmcgp.evidence._tap_core`).
+
+    Returns
+    -------
+    status, n_factor : int
+    residual : float
+    log_z, dflip : float
+        Log evidence and its derivative in the flip rate, where the status is CONVERGED.
+    a : ndarray of shape (ROWS, n)
+        The state.
+    R : ndarray of shape (n, n)
+        G where the gradient was asked for, else R = (K + diag(w)⁻¹)⁻¹.
+    """
+    n = y.shape[0]
+    a, order = np.zeros((ROWS, n)), np.empty(n, dtype=np.int64)
+    work, S = np.empty_like(K), np.empty_like(K)
+    status, n_factor, residual, log_det = NOT_CONVERGED, 0, np.inf, np.inf
+    for attempt in range(0 if warm else 1, 3):
+        if attempt == 0:
+            if not warm_start(start, flip == 0.0, a):
+                continue
+        else:
+            cold_start(K, y, kind, flip, a)
+        if attempt == 2:
+            status, used, residual, log_det = iterate_tap(K, y, kind, flip, tol, max_iter, work, S, a, order)
+        elif sequential:
+            status, used, residual, log_det = iterate_sequentially(
+                K, y, kind, flip, attempt == 0, tol, max_iter, work, S, a, order
+            )
+        else:
+            status, used, residual, log_det = iterate(K, y, kind, flip, attempt == 0, tol, max_iter, work, S, a, order)
+        n_factor += used
+        if status == CONVERGED or (attempt == 1 and (flip == 0.0 or status == NOT_POSITIVE_DEFINITE)):
+            break
+    if status != CONVERGED:
+        return status, n_factor, residual, -np.inf, 0.0, a, S
+    log_z, dflip = log_evidence(a, log_det), flip_derivative(kind, flip, y, a)
+    response(a[W], order, work, S)
+    if gradient:
+        gradient_inplace(a[X], S)
+    return status, n_factor, residual, log_z, dflip, a, S
