@@ -44,7 +44,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         the variance only.  Default: `SquaredExponential(ard=True)`, one length scale per input, under default priors.
     likelihood : {"logistic", "probit", "label_noise"} or Likelihood, default="logistic"
     evidence : {"laplace", "ep", "tap", "naive", "lower"} or EvidenceProvider, default="laplace"
-        How the latent function is integrated out.  "ep" is the most accurate, at two to four times the cost of
+        How the latent function is integrated out.  "ep" is the most accurate, at two to five times the cost of
         "laplace"; label noise needs "ep", "tap" or "naive"; "lower" is, for the logistic likelihood, the lower bound of
         Jaakkola & Jordan.
     sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional

@@ -93,7 +93,7 @@ class EP:
     """Expectation propagation: Gaussian sites that match the moments of the likelihoods.
 
     The most accurate of the Gaussian approximations, close to exact for the evidence and the probabilities of a
-    classifier (Kuss & Rasmussen 2005), at two to three times the cost of Laplace's.
+    classifier (Kuss & Rasmussen 2005), at two to five times the cost of Laplace's.
 
     Parameters
     ----------
