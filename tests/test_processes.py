@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -27,17 +28,31 @@ def crabs():
     return X[::5], y[::5]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """Two worker processes, and whatever takes their place, that see what we see."""
+@contextlib.contextmanager
+def two_workers():
+    """A cluster of two worker processes, and whatever takes their place, that see what we see."""
     distributed = pytest.importorskip("distributed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
         with (
-            distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local,
+            distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local,
             distributed.Client(local) as client,
         ):
             yield client
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster that tests share, for those that leave its workers alive."""
+    with two_workers() as client:
+        yield client
+
+
+@pytest.fixture
+def doomed_cluster():
+    """A cluster of one's own, to kill workers of."""
+    with two_workers() as client:
+        yield client
 
 
 @pytest.fixture(params=["loky", "dask"])
@@ -157,7 +172,7 @@ class Deadly(Gaussian):
 def test_lost_workers_leave_the_draws_before(request, short_rounds, backend):
     """Every process that takes this chain up dies: what the rounds before have brought is kept."""
     if backend == "dask":
-        request.getfixturevalue("cluster")
+        request.getfixturevalue("doomed_cluster")
     options = QUICK | {"draws": 2000, "chains": 2}
     with joblib.parallel_config(backend=backend, n_jobs=2):
         with pytest.warns(
@@ -172,17 +187,17 @@ def test_lost_workers_leave_the_draws_before(request, short_rounds, backend):
     np.testing.assert_array_equal(trace.draws, whole.draws[: trace.n_chains, : trace.n_draws])
 
 
-def test_a_killed_worker_costs_no_draws(cluster, short_rounds):
+def test_a_killed_worker_costs_no_draws(doomed_cluster, short_rounds):
     """The scheduler gives its chains to the other worker, and a new one takes its place."""
     target, options = Slow(1e-3), QUICK | {"draws": 800}
-    cluster.wait_for_workers(2)
-    victims = list(cluster.run(os.getpid).values())
+    doomed_cluster.wait_for_workers(2)
+    victims = list(doomed_cluster.run(os.getpid).values())
     killer = threading.Timer(1.0, os.kill, (victims[0], signal.SIGKILL))
     with joblib.parallel_config(backend="dask"):
         killer.start()
         trace = sample(target, Metropolis(1.0), **options)
     assert not killer.is_alive()
-    assert victims[0] not in cluster.run(os.getpid).values()
+    assert victims[0] not in doomed_cluster.run(os.getpid).values()
     np.testing.assert_array_equal(
         trace.draws, sample(Gaussian(np.zeros(2), np.eye(2)), Metropolis(1.0), **options).draws
     )
