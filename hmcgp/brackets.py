@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp._typing import Array
 from hmcgp.model import Model
-from hmcgp.predict import GROUP
+from hmcgp.predict import per_group
 
 
 class EvidenceBounds(NamedTuple):
@@ -49,11 +48,8 @@ def evidence_bounds(model: Model, draws: Array, *, n_jobs: int | None = None) ->
         For another likelihood: these are bounds on the logistic sigmoid.
     """
     draws = np.asarray(draws, dtype=float)
-    models = [model.with_evidence(name) for name in ("lower", "upper")]
-    groups = [draws[s : s + GROUP] for s in range(0, len(draws), GROUP)]
-    calls = [(_log_z, (bound, group)) for bound in models for group in groups]
-    values = np.concatenate(run_tasks(calls, resolve_n_jobs(n_jobs, len(calls))))
-    return EvidenceBounds(values[: len(draws)], values[len(draws) :])
+    models = [model.with_evidence(name) for name in ("lower", "upper")]  # both first: they refuse other likelihoods
+    return EvidenceBounds(*(np.concatenate(per_group(_log_z, bound, draws, n_jobs=n_jobs)) for bound in models))
 
 
 def _log_z(model: Model, draws: Array) -> Array:

@@ -57,7 +57,7 @@ def latent_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None =
     -------
     mean, variance : ndarrays of shape (S, m)
     """
-    mean, variance = np.concatenate(_per_group(_moments, model, draws, X, n_jobs), axis=1)
+    mean, variance = np.concatenate(per_group(_moments, model, draws, X, n_jobs=n_jobs), axis=1)
     return mean, variance
 
 
@@ -66,27 +66,28 @@ def mixture_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None 
 
     The variance is that of the mixture: the mean of the variances plus the variance of the means.
     """
-    first, second, within = np.sum(_per_group(_sums_of_moments, model, draws, X, n_jobs), axis=0) / len(draws)
+    first, second, within = np.sum(per_group(_sums_of_moments, model, draws, X, n_jobs=n_jobs), axis=0) / len(draws)
     return first, np.maximum(second - first**2, 0.0) + within
 
 
 def probabilities(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
     """P(y = -1) and P(y = +1) averaged over the draws, of shape (m, 2); right in relative terms in both tails."""
-    total = np.sum(_per_group(_sums_of_probabilities, model, draws, X, n_jobs), axis=0)
+    total = np.sum(per_group(_sums_of_probabilities, model, draws, X, n_jobs=n_jobs), axis=0)
     return np.asarray((total / total.sum(axis=0)).T)
 
 
 def probabilities_per_draw(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
     """P(y = -1) and P(y = +1) for each draw, of shape (S, m, 2)."""
-    return np.concatenate(_per_group(_probabilities, model, draws, X, n_jobs))
+    return np.concatenate(per_group(_probabilities, model, draws, X, n_jobs=n_jobs))
 
 
-def _per_group(
-    function: Callable[[Model, Array, Array], Array], model: Model, draws: Array, X: Array, n_jobs: int | None
+def per_group(
+    function: Callable[..., Array], model: Model, draws: Array, *arguments: Array, n_jobs: int | None
 ) -> list[Array]:
-    """Return function(model, group of draws, X) for each group."""
+    """Return function(model, group of draws, *arguments) for each group, within which draws may be solved warm."""
     groups = [draws[s : s + GROUP] for s in range(0, len(draws), GROUP)]
-    return run_tasks([(function, (model, group, X)) for group in groups], resolve_n_jobs(n_jobs, len(groups)))
+    calls = [(function, (model, group, *arguments)) for group in groups]
+    return run_tasks(calls, resolve_n_jobs(n_jobs, len(groups)))
 
 
 def _moments(model: Model, draws: Array, X: Array) -> Array:

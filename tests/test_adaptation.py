@@ -131,7 +131,10 @@ def correlations(S):
 
 @pytest.mark.parametrize("n", [100, 300])
 def test_scores_teach_correlations(n):
-    """Of a Gaussian, draws with scores give at most half the error of draws alone, which are shrunk in the same way."""
+    """Of a Gaussian, 100 draws or more with scores give at most half the error of draws alone, shrunk in the same way.
+
+    With 30 draws the shrinkage rules: 0.66 of it.
+    """
     d, rng = 8, np.random.default_rng(5)
     root = rng.standard_normal((d, 2 * d))
     covariance = root @ root.T

@@ -1,6 +1,6 @@
 """The evidence, exact or approximate, and the contract of those who compute it."""
 
-from hmcgp.evidence.base import CavityPosterior, Evidence, EvidenceProvider, Posterior
+from hmcgp.evidence.base import Evidence, EvidenceProvider, Posterior
 from hmcgp.evidence.bounds import LowerBound, UpperBound
 from hmcgp.evidence.ep import EP
 from hmcgp.evidence.exact import Exact
@@ -10,7 +10,6 @@ from hmcgp.evidence.meanfield import TAP, NaiveMeanField
 __all__ = [
     "EP",
     "TAP",
-    "CavityPosterior",
     "Evidence",
     "EvidenceProvider",
     "Exact",

@@ -27,7 +27,8 @@ from numba import njit
 from hmcgp._likelihood_core import LOGISTIC, logistic_terms
 from hmcgp._typing import Array
 from hmcgp.evidence import _laplace_core as laplace
-from hmcgp.evidence._laplace_core import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE, find_mode
+from hmcgp.evidence._laplace_core import find_mode
+from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import (
     cholesky_inplace,
     cholesky_solve_inplace,

@@ -15,14 +15,15 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
-from hmcgp.evidence._ep_parallel_core import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE, iterate
+from hmcgp.evidence._ep_parallel_core import iterate
 from hmcgp.evidence._ep_sequential_core import iterate_sequentially
 from hmcgp.evidence._ep_state_core import LOG_Z, MU, ROWS, TAU, W, X, cold_start, warm_start
 from hmcgp.evidence._sites_core import gradient_inplace, response
+from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.evidence._tap_core import iterate_tap
 from hmcgp.evidence._tilted_core import flip_slope
 
-__all__ = ["CONVERGED", "NOT_CONVERGED", "NOT_POSITIVE_DEFINITE", "log_evidence", "solve"]
+__all__ = ["log_evidence", "solve"]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

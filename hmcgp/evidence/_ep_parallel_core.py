@@ -46,8 +46,7 @@ from hmcgp.evidence._ep_state_core import (
     plain_sweep,
 )
 from hmcgp.evidence._sites_core import covariance
-
-CONVERGED, NOT_POSITIVE_DEFINITE, NOT_CONVERGED = 0, 1, 2
+from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 
 ROUNDED_AWAY = 1e-4  # a residual that rounding alone may make, beyond which the answer is noise
 _MEMORY = 6  # of Anderson's method

@@ -17,9 +17,10 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
-from hmcgp.evidence._ep_parallel_core import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE, ROUNDED_AWAY
+from hmcgp.evidence._ep_parallel_core import ROUNDED_AWAY
 from hmcgp.evidence._ep_state_core import ETA, KEPT_ETA, KEPT_W, MEAN, W, evaluate
 from hmcgp.evidence._sites_core import covariance
+from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.evidence._tilted_core import tilted
 from hmcgp.linalg import symmetric_times
 

@@ -21,6 +21,7 @@ from numba import njit
 
 from hmcgp._likelihood_core import likelihood_terms
 from hmcgp._typing import Array
+from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import (
     cholesky_inplace,
     cholesky_solve_inplace,
@@ -29,8 +30,6 @@ from hmcgp.linalg import (
     mirror_lower,
     symmetric_times,
 )
-
-CONVERGED, NOT_POSITIVE_DEFINITE, NOT_CONVERGED = 0, 1, 2
 
 _EPS = 2.2e-16
 _HALVINGS = 40

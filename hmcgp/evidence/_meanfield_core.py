@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
-from hmcgp.evidence._ep_core import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE, flip_derivative, log_evidence
+from hmcgp.evidence._ep_core import flip_derivative, log_evidence
 from hmcgp.evidence._ep_parallel_core import ROUNDED_AWAY
 from hmcgp.evidence._ep_state_core import (
     ETA,
@@ -26,6 +26,7 @@ from hmcgp.evidence._ep_state_core import (
     warm_start,
 )
 from hmcgp.evidence._sites_core import covariance, gradient_inplace, response
+from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.evidence._tap_core import iterate_tap, mean_residual, solve_means
 from hmcgp.linalg import symmetric_times
 

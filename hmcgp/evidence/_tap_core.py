@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
-from hmcgp.evidence._ep_parallel_core import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE, ROUNDED_AWAY
+from hmcgp.evidence._ep_parallel_core import ROUNDED_AWAY
 from hmcgp.evidence._ep_state_core import (
     BEST_X,
     DM,
@@ -32,6 +32,7 @@ from hmcgp.evidence._ep_state_core import (
     moments,
 )
 from hmcgp.evidence._sites_core import covariance
+from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import symmetric_times
 
 _HALVINGS = 12

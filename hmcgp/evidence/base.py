@@ -20,7 +20,11 @@ from hmcgp.likelihoods import Likelihood
 
 
 class Posterior(Protocol):
-    """A Gaussian approximation q(f) = N(Kα, (K⁻¹ + diag w)⁻¹) to the posterior of the latent values."""
+    """A Gaussian approximation q(f) = N(Kα, (K⁻¹ + diag w)⁻¹) to the posterior of the latent values.
+
+    Those of all providers but the bounds also have `cavity()`: mean and variance of every latent value without its own
+    target, each of shape (n,), which leaves one out.
+    """
 
     @property
     def start(self) -> Array:
@@ -41,14 +45,6 @@ class Posterior(Protocol):
         -------
         mean, variance : ndarrays of shape (m,)
         """
-        ...
-
-
-class CavityPosterior(Posterior, Protocol):
-    """A posterior that can take each row's own target back out; the bounds cannot."""
-
-    def cavity(self) -> tuple[Array, Array]:
-        """Mean and variance of every latent value without its own target, each of shape (n,): leaving one out."""
         ...
 
 

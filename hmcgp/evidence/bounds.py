@@ -40,16 +40,13 @@ tell hyperparameters apart, and brackets only; take hyperparameters from the low
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from hmcgp._typing import Array
-from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import _bounds_core as core
-from hmcgp.evidence._laplace_core import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
+from hmcgp.evidence._solver import check_settings, predict_by_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Likelihood, Logistic
 
@@ -71,11 +68,7 @@ class LowerBoundPosterior:
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'Rk at new inputs (see `Posterior.predict`)."""
-        if self.L is None:
-            raise InvalidInput("This posterior was computed with its gradient; ask for gradient=False to predict.")
-        V = solve_triangular(self.L, self.root_w[:, None] * K_cross, lower=True, check_finite=False)
-        # rounding can leave a variance of -1e-16 where it is 0
-        return K_cross.T @ self.alpha, np.maximum(k_diag - np.einsum("nm,nm->m", V, V), 0.0)
+        return predict_by_factor(self.L, self.alpha, self.root_w[:, None] * K_cross, K_cross, k_diag)
 
 
 @dataclass(frozen=True)
@@ -113,7 +106,7 @@ class LowerBound:
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic,)
 
     def __post_init__(self) -> None:
-        _check_settings(self)
+        check_settings(self)
 
     def __call__(
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
@@ -141,7 +134,7 @@ class LowerBound:
         status, n_factor, residual, log_z, a, L = core.solve_lower(
             K, y, start if warm else y, warm, self.tol, self.max_iter, gradient
         )
-        _check_status(self, status, n_factor, residual, K)
+        raise_for_status(self, status, n_factor, residual, K)
         posterior = LowerBoundPosterior(a[core.F], a[core.ALPHA], a[core.NU], a[core.ROOT_W], None if gradient else L)
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)
 
@@ -166,7 +159,7 @@ class UpperBound:
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic,)
 
     def __post_init__(self) -> None:
-        _check_settings(self)
+        check_settings(self)
 
     def __call__(
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
@@ -193,28 +186,6 @@ class UpperBound:
         status, n_factor, residual, log_z, b, mean, dK = core.solve_upper(
             K, y, start if warm else y, warm, self.tol, self.max_iter, gradient
         )
-        _check_status(self, status, n_factor, residual, K)
+        raise_for_status(self, status, n_factor, residual, K)
         posterior = UpperBoundPosterior(mean, b)
         return Evidence(log_z, dK if gradient else None, np.empty(0), posterior, n_factor - 1, residual)
-
-
-def _check_settings(provider: LowerBound | UpperBound) -> None:
-    name, tol, max_iter = type(provider).__name__, provider.tol, provider.max_iter
-    if not (isinstance(tol, Real) and 0.0 < float(tol) < 1.0):
-        raise InvalidInput(f"'tol' of {name} must lie between 0 and 1; got {tol!r}.")
-    if not (isinstance(max_iter, Integral) and int(max_iter) >= 1):
-        raise InvalidInput(f"'max_iter' of {name} must be an integer >= 1; got {max_iter!r}.")
-
-
-def _check_status(provider: LowerBound | UpperBound, status: int, n_factor: int, residual: float, K: Array) -> None:
-    name = type(provider).__name__
-    if status == NOT_POSITIVE_DEFINITE:
-        raise NotPositiveDefinite(
-            f"{name}: I + √W K √W has no Cholesky factor (largest prior variance {np.max(np.diag(K)):.1e}); "
-            "is K a covariance matrix, and finite?"
-        )
-    if status == NOT_CONVERGED:
-        raise NotConverged(
-            f"{name}: decrement {residual:.1e} > tol {provider.tol:.1e} after {n_factor} factorisations; "
-            "raise max_iter, or keep the prior variance below 1e10."
-        )

@@ -19,15 +19,15 @@ Latent predictions: mean k'x, variance k** - k'Rk.  The cavity is the leave-one-
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hmcgp._typing import Array
-from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
+from hmcgp.errors import InvalidInput
 from hmcgp.evidence import _ep_core as core
 from hmcgp.evidence import _ep_state_core as state
+from hmcgp.evidence._solver import Iterative, check_settings, needs_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
 
@@ -59,33 +59,30 @@ class SitePosterior:
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'x and variance k** - k'Rk at new inputs (see `Posterior.predict`)."""
-        if self.R is None:
-            raise InvalidInput("This posterior was computed with its gradient; ask for gradient=False to predict.")
         # rounding can leave a variance of -1e-16 where it is 0
-        variance = k_diag - np.einsum("nm,nm->m", K_cross, self.R @ K_cross)
+        variance = k_diag - np.einsum("nm,nm->m", K_cross, needs_factor(self.R, "to predict") @ K_cross)
         return K_cross.T @ self.alpha, np.maximum(variance, 0.0)
 
 
-def check_settings(owner: str, tol: float, max_iter: int) -> None:
-    """Raise InvalidInput unless 0 < tol < 1 and max_iter is a whole number >= 1."""
-    if not (isinstance(tol, Real) and 0.0 < tol < 1.0):
-        raise InvalidInput(f"'tol' of {owner} must lie between 0 and 1; got {tol!r}.")
-    if not (isinstance(max_iter, Integral) and max_iter >= 1):
-        raise InvalidInput(f"'max_iter' of {owner} must be an integer >= 1; got {max_iter!r}.")
-
-
-def raise_for_status(owner: str, status: int, n_factor: int, residual: float, tol: float, K: Array) -> None:
-    """Turn the status of a compiled solver into a typed error."""
-    if status == core.NOT_POSITIVE_DEFINITE:
-        raise NotPositiveDefinite(
-            f"{owner}: I + √w K √w has no Cholesky factor (largest prior variance {np.max(np.diag(K)):.1e}); "
-            "is K a covariance matrix, and finite?"
-        )
-    if status == core.NOT_CONVERGED:
-        raise NotConverged(
-            f"{owner}: residual {residual:.1e} > tol {tol:.1e} after {n_factor} factorisations; raise max_iter, keep "
-            "the prior variance moderate, or add a White term to the kernel."
-        )
+def site_evidence(
+    provider: Iterative, K: Array, y: Array, likelihood: Likelihood, solved: tuple[Any, ...], gradient: bool
+) -> Evidence:
+    """Dress up what a compiled solver of sites returns, or raise what its status says."""
+    status, n_factor, residual, log_z, dflip, a, R = solved
+    raise_for_status(
+        provider,
+        status,
+        n_factor,
+        residual,
+        K,
+        what="residual",
+        remedy="raise max_iter, keep the prior variance moderate, or add a White term to the kernel",
+    )
+    posterior = SitePosterior(
+        a[state.MEAN], a[state.X], a[state.W], a[state.MU], 1.0 / a[state.TAU], y, None if gradient else R
+    )
+    dlik = np.array([dflip]) if isinstance(likelihood, LabelNoise) else np.empty(0)
+    return Evidence(log_z, R if gradient else None, dlik, posterior, n_factor - 1, residual)
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,7 @@ class EP:
     def __post_init__(self) -> None:
         if self.sweeps not in {"parallel", "sequential"}:
             raise InvalidInput(f"'sweeps' of EP must be 'parallel' or 'sequential'; got {self.sweeps!r}.")
-        check_settings("EP", self.tol, self.max_iter)
+        check_settings(self)
 
     def __call__(
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
@@ -147,13 +144,8 @@ class EP:
         """
         kind, flip = likelihood.site()
         warm = start is not None
-        status, n_factor, residual, log_z, dflip, a, R = core.solve(
+        solved = core.solve(
             K, y, kind, flip, start if warm else y, warm, self.tol, self.max_iter,
             self.sweeps == "sequential", gradient,
         )  # fmt: skip
-        raise_for_status("EP", status, n_factor, residual, self.tol, K)
-        posterior = SitePosterior(
-            a[state.MEAN], a[state.X], a[state.W], a[state.MU], 1.0 / a[state.TAU], y, None if gradient else R
-        )
-        dlik = np.array([dflip]) if isinstance(likelihood, LabelNoise) else np.empty(0)
-        return Evidence(log_z, R if gradient else None, dlik, posterior, n_factor - 1, residual)
+        return site_evidence(self, K, y, likelihood, solved, gradient)

@@ -19,8 +19,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from hmcgp._typing import Array
-from hmcgp.errors import InvalidInput, NotPositiveDefinite
+from hmcgp.errors import NotPositiveDefinite
 from hmcgp.evidence import _exact_core as core
+from hmcgp.evidence._solver import needs_factor, predict_by_factor
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Gaussian, Likelihood
 from hmcgp.parameters import bound_value
@@ -49,19 +50,14 @@ class ExactPosterior:
         -------
         mean, variance : ndarrays of shape (n,)
         """
-        if self.L is None:
-            raise InvalidInput("This posterior was computed with its gradient; ask for gradient=False for cavities.")
-        L_inverse = solve_triangular(self.L, np.eye(len(self.f)), lower=True, check_finite=False)
+        L = needs_factor(self.L, "for cavities")
+        L_inverse = solve_triangular(L, np.eye(len(self.f)), lower=True, check_finite=False)
         v = np.maximum(1.0 / np.einsum("ij,ij->j", L_inverse, L_inverse) - self.noise, 0.0)
         return self.f - v * self.alpha, v
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'C⁻¹k at new inputs (see `Posterior.predict`)."""
-        if self.L is None:
-            raise InvalidInput("This posterior was computed with its gradient; ask for gradient=False to predict.")
-        V = solve_triangular(self.L, K_cross, lower=True, check_finite=False)
-        # rounding can leave a variance of -1e-16 where it is 0
-        return K_cross.T @ self.alpha, np.maximum(k_diag - np.einsum("nm,nm->m", V, V), 0.0)
+        return predict_by_factor(self.L, self.alpha, K_cross, K_cross, k_diag)
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,13 @@ Latent predictions: mean k'α, variance k** - k'Rk.  Leaving out row i, to first
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from hmcgp._typing import Array
-from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import _laplace_core as core
+from hmcgp.evidence._solver import check_settings, needs_factor, predict_by_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Likelihood, Logistic, Probit
 
@@ -54,20 +52,15 @@ class LaplacePosterior:
         -------
         mean, variance : ndarrays of shape (n,)
         """
-        if self.K is None:
-            raise InvalidInput("This posterior was computed with its gradient; ask for gradient=False for cavities.")
-        K = np.tril(self.K) + np.tril(self.K, -1).T
+        lower = np.tril(needs_factor(self.K, "for cavities"))
+        K = lower + np.tril(lower, -1).T
         s = self.predict(K, np.diag(K))[1]
         v = s / (1.0 - s * self.root_w**2)
         return self.f - v * self.alpha, v
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'Rk at new inputs (see `Posterior.predict`)."""
-        if self.L is None:
-            raise InvalidInput("This posterior was computed with its gradient; ask for gradient=False to predict.")
-        V = solve_triangular(self.L, self.root_w[:, None] * K_cross, lower=True, check_finite=False)
-        # rounding can leave a variance of -1e-16 where it is 0
-        return K_cross.T @ self.alpha, np.maximum(k_diag - np.einsum("nm,nm->m", V, V), 0.0)
+        return predict_by_factor(self.L, self.alpha, self.root_w[:, None] * K_cross, K_cross, k_diag)
 
 
 @dataclass(frozen=True)
@@ -88,10 +81,7 @@ class Laplace:
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.tol, Real) and 0.0 < self.tol < 1.0):
-            raise InvalidInput(f"'tol' of Laplace must lie between 0 and 1; got {self.tol!r}.")
-        if not (isinstance(self.max_iter, Integral) and self.max_iter >= 1):
-            raise InvalidInput(f"'max_iter' of Laplace must be an integer >= 1; got {self.max_iter!r}.")
+        check_settings(self)
 
     def __call__(
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
@@ -119,16 +109,7 @@ class Laplace:
         status, n_factor, residual, log_z, a, L = core.solve(
             K, y, likelihood.kind, start if warm else y, warm, self.tol, self.max_iter, gradient
         )
-        if status == core.NOT_POSITIVE_DEFINITE:
-            raise NotPositiveDefinite(
-                f"Laplace: I + √W K √W has no Cholesky factor (largest prior variance {np.max(np.diag(K)):.1e}); "
-                "is K a covariance matrix, and finite?"
-            )
-        if status == core.NOT_CONVERGED:
-            raise NotConverged(
-                f"Laplace: decrement {residual:.1e} > tol {self.tol:.1e} after {n_factor} factorisations; "
-                "raise max_iter, or keep the prior variance below 1e10."
-            )
+        raise_for_status(self, status, n_factor, residual, K)
         posterior = LaplacePosterior(
             a[core.F], a[core.ALPHA], a[core.ROOT_W], None if gradient else L, None if gradient else K
         )

@@ -17,13 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from hmcgp._typing import Array
-from hmcgp.evidence import _ep_state_core as state
 from hmcgp.evidence import _meanfield_core as core
+from hmcgp.evidence._solver import check_settings
 from hmcgp.evidence.base import Evidence
-from hmcgp.evidence.ep import SitePosterior, check_settings, raise_for_status
+from hmcgp.evidence.ep import site_evidence
 from hmcgp.likelihoods import LabelNoise, Likelihood, Probit
 
 
@@ -36,7 +34,7 @@ class _MeanField:
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Probit, LabelNoise)
 
     def __post_init__(self) -> None:
-        check_settings(type(self).__name__, self.tol, self.max_iter)
+        check_settings(self)
 
     def __call__(
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
@@ -61,19 +59,13 @@ class _MeanField:
             `n_iter` is one less than the number of factorisations; `dlik` has the derivative in the flip rate of
             `LabelNoise`.
         """
-        owner = type(self).__name__
         kind, flip = likelihood.site()
         warm = start is not None
-        status, n_factor, residual, log_z, dflip, a, R = core.solve(
+        solved = core.solve(
             K, y, kind, flip, start if warm else y, warm, self.tol, self.max_iter,
             isinstance(self, NaiveMeanField), gradient,
         )  # fmt: skip
-        raise_for_status(owner, status, n_factor, residual, self.tol, K)
-        posterior = SitePosterior(
-            a[state.MEAN], a[state.X], a[state.W], a[state.MU], 1.0 / a[state.TAU], y, None if gradient else R
-        )
-        dlik = np.array([dflip]) if isinstance(likelihood, LabelNoise) else np.empty(0)
-        return Evidence(log_z, R if gradient else None, dlik, posterior, n_factor - 1, residual)
+        return site_evidence(self, K, y, likelihood, solved, gradient)
 
 
 @dataclass(frozen=True)
