@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ TARGETS = {  # n: (scikit-learn / ours cold, scikit-learn / ours warm, ours / fl
     1000: (5.0, 8.0, 1.3),
     2000: (None, None, 1.3),
 }
+EP_OVER_LAPLACE = 8.0  # target: at most
 
 
 def in_turns(calls: dict[str, Callable[[], Any]], seconds: float = 2.0, least: int = 3) -> dict[str, float]:
@@ -163,10 +165,8 @@ def peak_arrays(n: int) -> float | None:
     return float(out.stdout.split()[-1])
 
 
-def trajectory() -> dict[str, float]:
-    """The same positions of a real trajectory on Pima, evaluated cold and warm."""
-    X, y, _ = problem(200)
-    model = Model(X, y, kernel=KERNEL)
+def recorded(model: Model) -> list[Any]:
+    """The positions at which a sampler evaluates the model: ten trajectories of 20 leapfrog steps."""
     positions: list[Any] = []
 
     class Recorded:
@@ -176,28 +176,90 @@ def trajectory() -> dict[str, float]:
             positions.append(u.copy())
             return model.evaluate(u, carry)
 
-    metric = np.concatenate([[1.0], np.full(X.shape[1], 0.25)])
-    start = np.concatenate([[0.0], np.ones(X.shape[1])])
-    hmc = HMC(step_size=0.1, n_steps=20, jitter=0.0, metric=metric)
+    d = model.X.shape[1]
+    hmc = HMC(step_size=0.1, n_steps=20, jitter=0.0, metric=np.concatenate([[1.0], np.full(d, 0.25)]))
+    start = np.concatenate([[0.0], np.ones(d)])
     sample(Recorded(), hmc, draws=10, tune=0, chains=1, random_state=0, start=start, progressbar=False)
+    return positions
 
-    def run(warm: bool) -> int:
-        carry, factorisations = None, 0
-        for u in positions:
-            e = model.evaluate(u, carry if warm else None)
-            carry, factorisations = e.carry, factorisations + e.solver_iterations + 1
-        return factorisations
 
-    best = in_turns({"cold": lambda: run(False), "warm": lambda: run(True)})
+def along(model: Model, positions: list[Any], *, warm: bool, best: Any = None) -> int:
+    """Evaluate log density and gradient at all positions; return the number of factorisations.
+
+    `best`, an array with one time per position, is lowered to the times of this run where they are shorter.
+    """
+    carry, factorisations = None, 0
+    for i, u in enumerate(positions):
+        begin = time.perf_counter()
+        e = model.evaluate(u, carry if warm else None)
+        if best is not None:
+            best[i] = min(best[i], time.perf_counter() - begin)
+        assert not e.failure
+        carry, factorisations = e.carry, factorisations + e.solver_iterations + 1
+    return factorisations
+
+
+def trajectory() -> dict[str, float]:
+    """The same positions of a real trajectory on Pima, evaluated cold and warm."""
+    X, y, _ = problem(200)
+    model = Model(X, y, kernel=KERNEL)
+    positions = recorded(model)
+    best = in_turns({name: partial(along, model, positions, warm=name == "warm") for name in ("cold", "warm")})
     n = len(positions)
     return {
         "evaluations": n,
         "cold_ms": 1e3 * best["cold"] / n,
         "warm_ms": 1e3 * best["warm"] / n,
-        "cold_factorisations": run(False) / n,
-        "warm_factorisations": run(True) / n,
+        "cold_factorisations": along(model, positions, warm=False) / n,
+        "warm_factorisations": along(model, positions, warm=True) / n,
         "warm_over_cold": best["warm"] / best["cold"],
     }
+
+
+def providers(n: int) -> list[dict[str, Any]]:
+    """EP, and what is like it, against Laplace: log Z + gradient at the positions of Laplace's trajectory, warm."""
+    X, y, data = problem(n)
+    rows = []
+    for likelihood, others in {"probit": ["ep", "tap", "naive"], "logistic": ["ep", "lower"]}.items():
+        laplace = Model(X, y, kernel=KERNEL, likelihood=likelihood, evidence="laplace")
+        positions = recorded(laplace)
+        models = {"laplace": laplace, **{name: laplace.with_evidence(name) for name in others}}
+        times = {
+            name: np.full(len(positions), np.inf) for name in models
+        }  # best of each position: others may interrupt
+        in_turns(
+            {name: partial(along, m, positions, warm=True, best=times[name]) for name, m in models.items()}, 5.0, 5
+        )
+        best = {name: float(t.sum()) for name, t in times.items()}
+        for name, model in models.items():
+            rows.append(
+                {
+                    "n": n,
+                    "data": data,
+                    "likelihood": likelihood,
+                    "evidence": name,
+                    "evaluations": len(positions),
+                    "warm_ms": 1e3 * best[name] / len(positions),
+                    "warm_factorisations": along(model, positions, warm=True) / len(positions),
+                    "cold_factorisations": along(model, positions, warm=False) / len(positions),
+                    "over_laplace": best[name] / best["laplace"],
+                }
+            )
+    return rows
+
+
+def report_providers(sizes: tuple[int, ...] = (80, 200)) -> list[dict[str, Any]]:
+    print("log Z + gradient along a trajectory, warm; factorisations are one more than sweeps or Newton iterations")
+    rows = [row for n in sizes for row in providers(n)]
+    for row in rows:
+        target = EP_OVER_LAPLACE if row["evidence"] == "ep" else None
+        print(
+            f"{row['n']:5d} {row['data']:<6} {row['likelihood']:<9} {row['evidence']:<8} {row['warm_ms']:7.3f} ms  "
+            f"factorisations warm {row['warm_factorisations']:5.2f}, cold {row['cold_factorisations']:5.2f}  "
+            f"/ Laplace {verdict(row['over_laplace'], target, at_least=False)}",
+            flush=True,
+        )
+    return rows
 
 
 FIRST_FIT = """
