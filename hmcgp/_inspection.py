@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from hmcgp import brackets, diagnostics, export, predict
+from hmcgp import brackets, diagnostics, export, label_noise, predict
 from hmcgp import loo as leaving_out
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
@@ -105,6 +105,19 @@ class PosteriorMixin:
             ess = self.summary()["ess_bulk"].min() / len(draws)
             r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
         return leaving_out.loo(self.model_, draws, r_eff=r_eff, n_jobs=self.n_jobs)
+
+    def label_noise(self) -> Array:
+        """Posterior probability that each training label is wrong, averaged over the draws.
+
+        For the likelihood "label_noise" with the evidence "ep" or "tap".
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In the order of the rows given to `fit`.
+        """
+        draws = self._kept_draws()
+        return label_noise.flip_probability(self.model_, draws, n_jobs=self.n_jobs)
 
     def to_arviz(self) -> Any:
         """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).

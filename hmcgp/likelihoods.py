@@ -210,6 +210,27 @@ class LabelNoise(Likelihood):
         _, flip = self.site()
         return np.asarray(flip + (1.0 - 2.0 * flip) * ndtr(self._z(mean, variance)))
 
+    def flipped(self, y: Array, mean: Array, variance: Array) -> Array:
+        """P(the label y was flipped | y), elementwise, for a latent value that is Gaussian before y is seen.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            Labels as observed.
+        mean, variance : ndarrays of shape (n,)
+            Of the latent values given all other labels.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            ε Φ(-z)/(ε + (1 - 2ε) Φ(z)), z = y mean / sqrt(s² + variance); the denominator is ε Φ(-z) + (1 - ε) Φ(z).
+        """
+        _, flip = self.site()
+        if flip == 0.0:
+            return np.zeros(np.shape(mean))
+        z = self._z(y * mean, variance)
+        return np.asarray(flip * ndtr(-z) / (flip + (1.0 - 2.0 * flip) * ndtr(z)))
+
     def _z(self, mean: Array, variance: Array) -> Array:
         slack = 1.0 if self.link == "probit" else 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
