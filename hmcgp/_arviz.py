@@ -73,6 +73,42 @@ def bfmi(energy: Array) -> Array:
     return np.asarray(_array_statistics().bfmi(energy), dtype=np.float64)
 
 
+def psis(log_ratios: Array, r_eff: float) -> tuple[Array, Array]:
+    """Pareto-smoothed importance weights.
+
+    Parameters
+    ----------
+    log_ratios : ndarray of shape (n, S)
+        Logarithms of the importance ratios of S draws, for each of n targets.
+    r_eff : float
+        Effective draws per draw.
+
+    Returns
+    -------
+    log_weights : ndarray of shape (n, S)
+        Each row sums to 1 when exponentiated.
+    k : ndarray of shape (n,)
+        Shapes of the tails.  Infinite, and the weights left as they are, where a tail holds too few different draws;
+        0 where all ratios of a target are equal.
+    """
+    x = np.array(log_ratios, dtype=float)
+    n_draws = x.shape[1]
+    tail = min(n_draws // 5, int(3.0 * np.sqrt(n_draws / r_eff)))  # what both versions take; 1.x raises below 5
+    ordered = np.sort(x, axis=1)
+    k = np.where(np.ptp(x, axis=1) > 0.0, np.inf, 0.0)
+    if tail >= 5:
+        rows = ordered[:, -tail] < ordered[:, -1]
+        # repeated draws at the foot of the tail would have no excess over it, and 1.x no answer: 1e-9 tells them apart
+        x[rows], k[rows] = _psislw(x[rows] + np.linspace(0.0, 1e-9, n_draws), r_eff)
+    return x - np.logaddexp.reduce(x, axis=1, keepdims=True), k
+
+
+def _psislw(x: Array, r_eff: float) -> tuple[Any, Any]:
+    if major() >= 1:  # takes log likelihoods, the negative log ratios
+        return _array_statistics().psislw(-x, r_eff=r_eff)
+    return _array_statistics().psislw(x, reff=r_eff)
+
+
 def _scalar(value: Any) -> float:
     return float(np.asarray(value).item())  # a float, a 0-d or a 1-element array, depending on the version
 

@@ -10,31 +10,29 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hmcgp import brackets, diagnostics, export, predict
+from hmcgp import diagnostics, export, predict
 from hmcgp._checks import check_count
+from hmcgp._inspection import PosteriorMixin
 from hmcgp._random import RandomStateLike
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.evidence import EvidenceProvider
-from hmcgp.kernels import Kernel, Parameter
+from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
-from hmcgp.model import Model, Theta
+from hmcgp.model import Model
 from hmcgp.optimize import find_map, point_trace
 from hmcgp.samplers import Sampler, Trace, sample
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-
-class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class GPClassifier(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Gaussian-process classification with the hyperparameters integrated out.
 
     Parameters
@@ -263,7 +261,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.model_, predict.thin(self.trace_.flat, self.predict_draws), self._scaling.apply(X)
+        return self.model_, self._kept_draws(), self._scaling.apply(X)
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities, averaged over the latent function and the hyperparameters.
@@ -313,76 +311,6 @@ class GPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Of the mixture over draws.
         """
         return predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
-
-    def log_marginal_likelihood(self, theta: Theta | None = None, eval_gradient: bool = False) -> Any:
-        """Log evidence of the training labels at given hyperparameters.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (p,) or dict, optional
-            Natural (not log-transformed) hyperparameters, in the order of `model_.names` or by name.  Default: those of
-            `kernel_`.
-        eval_gradient : bool, default=False
-            Return the gradient with respect to theta too.
-
-        Returns
-        -------
-        log_z : float
-        grad : ndarray of shape (p,)
-            Only with `eval_gradient`.
-        """
-        check_is_fitted(self)
-        log_z, grad = self.model_.log_evidence(self._best if theta is None else theta)
-        return (log_z, grad) if eval_gradient else log_z
-
-    def evidence_bounds(self) -> brackets.EvidenceBounds:
-        """Lower and upper bound on the log evidence of each draw, whatever `evidence` the fit was made with.
-
-        Their distance says how far the evidence of any approximation can be off; for the logistic likelihood only.
-
-        Returns
-        -------
-        EvidenceBounds
-            `lower` and `upper`, each of shape (n_draws,), for the draws that predictions average over (see
-            `predict_draws`).
-        """
-        check_is_fitted(self)
-        draws = predict.thin(self.trace_.flat, self.predict_draws)
-        return brackets.evidence_bounds(self.model_, draws, n_jobs=self.n_jobs)
-
-    # -- looking at the posterior ------------------------------------------------------------------------------------
-
-    @property
-    def parameters_(self) -> list[Parameter]:
-        """The free hyperparameters with their priors, in the order of the columns of the trace."""
-        check_is_fitted(self)
-        return self.model_.parameters
-
-    def summary(self) -> pd.DataFrame:
-        """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter."""
-        check_is_fitted(self)
-        return diagnostics.summary(self.trace_)
-
-    def to_arviz(self) -> Any:
-        """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
-
-        The group `log_likelihood` holds `log_evidence`, log p(y | hyperparameters) of all labels together, one number
-        per draw: the latent function is integrated out, so there are no pointwise terms.  Do not call `arviz.loo` on
-        it: it would take the whole table for one observation.
-        """
-        check_is_fitted(self)
-        labels = self.classes_[((self.model_.y + 1.0) / 2.0).astype(int)]
-        return export.to_arviz(
-            self,
-            X=self._scaling.undo(self.model_.X),
-            y=labels if labels.dtype.kind != "O" else labels.astype(str),
-            log_likelihood={"log_evidence": self._log_likelihood()},
-        )
-
-    def _log_likelihood(self) -> Array:
-        """Log evidence of each draw: the log posterior without the log prior, (chains, draws)."""
-        log_prior = [[self.model_.log_prior(u)[0] for u in chain] for chain in self.trace_.unconstrained]
-        return np.asarray(self.trace_.stats["lp"] - np.array(log_prior))
 
     # -- keeping it --------------------------------------------------------------------------------------------------
 

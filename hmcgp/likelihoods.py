@@ -28,6 +28,8 @@ from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.parameters import Parametric, Value, bound_value, parameter
 
+_TINY = np.finfo(float).tiny
+
 
 class Derivatives(NamedTuple):
     """Log likelihoods of n labels and their derivatives with respect to f, each of shape (n,)."""
@@ -90,6 +92,24 @@ class Likelihood(Parametric, ABC):
     def average(self, mean: Array, variance: Array) -> Array:
         """P(y = +1) for a Gaussian latent value of this mean and variance, elementwise."""
 
+    def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log of the predictive probability (or density) ∫ p(y | f) N(f; mean, variance) df, elementwise.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            Targets.
+        mean, variance : ndarrays of shape (n,)
+            Of the latent values.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        m = np.asarray(y * mean, dtype=float)
+        small = np.maximum(self.average(-np.abs(m), variance), _TINY)  # the smaller class: no tail is lost in 1 - p
+        return np.where(m > 0.0, np.log1p(-small), np.log(small))
+
 
 _LOGISTIC_AVERAGES = {
     "quadrature": quadrature.logistic_average,
@@ -132,6 +152,10 @@ class Probit(Likelihood):
     def average(self, mean: Array, variance: Array) -> Array:
         """P(y = +1) for a Gaussian latent value, exactly: Φ(mean / sqrt(1 + variance))."""
         return np.asarray(ndtr(mean / np.sqrt(1.0 + variance)))
+
+    def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log predictive probability of labels, exactly (see `Likelihood.log_average`)."""
+        return np.asarray(log_ndtr(y * mean / np.sqrt(1.0 + variance)))
 
 
 _LINKS = {"step": STEP, "probit": PROBIT}
@@ -184,10 +208,34 @@ class LabelNoise(Likelihood):
     def average(self, mean: Array, variance: Array) -> Array:
         """P(y = +1) for a Gaussian latent value, exactly: ε + (1 - 2ε) Φ(mean / sqrt(s² + variance))."""
         _, flip = self.site()
+        return np.asarray(flip + (1.0 - 2.0 * flip) * ndtr(self._z(mean, variance)))
+
+    def flipped(self, y: Array, mean: Array, variance: Array) -> Array:
+        """P(the label y was flipped | y), elementwise, for a latent value that is Gaussian before y is seen.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            Labels as observed.
+        mean, variance : ndarrays of shape (n,)
+            Of the latent values given all other labels.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            ε Φ(-z)/(ε + (1 - 2ε) Φ(z)), z = y mean / sqrt(s² + variance); the denominator is ε Φ(-z) + (1 - ε) Φ(z).
+        """
+        _, flip = self.site()
+        if flip == 0.0:
+            return np.zeros(np.shape(mean))
+        z = self._z(y * mean, variance)
+        return np.asarray(flip * ndtr(-z) / (flip + (1.0 - 2.0 * flip) * ndtr(z)))
+
+    def _z(self, mean: Array, variance: Array) -> Array:
         slack = 1.0 if self.link == "probit" else 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.asarray(mean / np.sqrt(slack + variance))
-        return np.asarray(flip + (1.0 - 2.0 * flip) * ndtr(np.where(np.isnan(z), 0.0, z)))  # 0/0: a coin toss
+        return np.where(np.isnan(z), 0.0, z)  # 0/0: a coin toss
 
 
 def _never(z: Array) -> Array:
@@ -226,3 +274,8 @@ class Gaussian(Likelihood):
     def average(self, mean: Array, variance: Array) -> Array:
         """Refused: a number has no classes, and so no probability of one."""
         raise InvalidInput("a Gaussian likelihood explains numbers, not classes: there is no P(y = +1) to average.")
+
+    def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log predictive density of numbers, log N(y; mean, variance + noise) (see `Likelihood.log_average`)."""
+        total = variance + float(bound_value(self, "noise"))
+        return np.asarray(-0.5 * (y - mean) ** 2 / total - 0.5 * np.log(2.0 * math.pi * total))

@@ -22,7 +22,7 @@ from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import Model
 
-GROUP = 25  # draws that share a warm start
+_GROUP = 25  # draws that share a warm start
 BLOCK_BYTES = 32 * 2**20
 
 
@@ -85,7 +85,7 @@ def per_group(
     function: Callable[..., Array], model: Model, draws: Array, *arguments: Array, n_jobs: int | None
 ) -> list[Array]:
     """Return function(model, group of draws, *arguments) for each group, within which draws may be solved warm."""
-    groups = [draws[s : s + GROUP] for s in range(0, len(draws), GROUP)]
+    groups = [draws[s : s + _GROUP] for s in range(0, len(draws), _GROUP)]
     calls = [(function, (model, group, *arguments)) for group in groups]
     return run_tasks(calls, resolve_n_jobs(n_jobs, len(groups)))
 

@@ -23,6 +23,8 @@ FORBIDDEN = {
     "model": ["samplers", "optimize", "predict", "estimators", "export", "diagnostics", "plots", "arviz", "matplotlib"],
     "predict": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
     "brackets": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
+    "loo": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
+    "label_noise": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
     "plots": ["linalg", "likelihoods", "quadrature", "evidence", "model", "optimize", "predict", "numba"],
     "export": ["linalg", "likelihoods", "quadrature", "evidence", "model", "optimize", "predict", "numba"],
     "diagnostics": ["linalg", "kernels", "likelihoods", "evidence", "model", "optimize", "predict", "numba"],

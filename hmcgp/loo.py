@@ -1,0 +1,158 @@
+"""Leaving one row out, without refitting.
+
+For one draw θ of the hyperparameters, with (μ_i, v_i) the cavity: the latent value of row i given all other targets,
+
+    p(y_i | y_-i, θ) = ∫ p(y_i | f) N(f; μ_i, v_i) df.
+
+The cavity is exact for Gaussian noise, part of the solution for EP and TAP, and linear response for Laplace.  The draws
+were made with y_i among the data, and p(θ | y_-i) ∝ p(θ | y)/p(y_i | y_-i, θ), so for each row they are weighted anew:
+
+    p(y_i | y_-i) ≈ Σ_s w_is p(y_i | y_-i, θ_s),     w_is ∝ 1/p(y_i | y_-i, θ_s),
+
+with the largest weights smoothed by a Pareto distribution (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25).  Its
+shape k says whether the weights can be trusted: up to 0.7 they can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hmcgp import _arviz
+from hmcgp._typing import Array
+from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.evidence import EP, TAP, Exact, Laplace
+from hmcgp.model import Model
+from hmcgp.predict import per_group
+
+K_LIMIT = 0.7
+WITH_CAVITY = (Exact, Laplace, EP, TAP)  # the naive mean field's cavity ignores the other rows' variance
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LeaveOneOut:
+    """How well each row is predicted by all others.
+
+    Attributes
+    ----------
+    elpd : float
+        Expected log predictive density: the sum of `pointwise`.
+    se : float
+        Standard error of `elpd` as an estimate for new rows.
+    pointwise : ndarray of shape (n,)
+        log p(y_i | y_-i).
+    pareto_k : ndarray of shape (n,)
+        Shape of the tail of each row's weights; above 0.7 its value is not reliable.  NaN where there is one draw only.
+    n_draws : int
+        Draws of the hyperparameters that were averaged.
+    """
+
+    elpd: float
+    se: float
+    pointwise: Array
+    pareto_k: Array
+    n_draws: int
+
+    @property
+    def probability(self) -> Array:
+        """Probability (density, for numbers) of each observed target given all others, of shape (n,)."""
+        return np.exp(self.pointwise)
+
+    @property
+    def log_loss(self) -> float:
+        """Mean of -log p(y_i | y_-i): what cross-validation with one row per fold estimates."""
+        return float(-np.mean(self.pointwise))
+
+    def __repr__(self) -> str:
+        n = len(self.pointwise)
+        if self.n_draws == 1:
+            weights = "one draw, so its own dependence on each row is not undone"
+        else:
+            weights = f"{self.n_draws} draws, Pareto k up to {self.pareto_k.max():.2f}"
+            n_bad = int(np.sum(self.pareto_k > K_LIMIT))
+            weights += f", {n_bad} above {K_LIMIT}" if n_bad else ""
+        return f"<LeaveOneOut: elpd {self.elpd:.2f} ± {self.se:.2f}, {n} rows, log loss {self.log_loss:.4f}; {weights}>"
+
+
+def loo(model: Model, draws: Array, *, r_eff: float = 1.0, n_jobs: int | None = None) -> LeaveOneOut:
+    """Leave-one-out predictive densities, averaged over draws of the hyperparameters.
+
+    Parameters
+    ----------
+    model : Model
+        With the evidence "exact", "laplace", "ep" or "tap".
+    draws : ndarray of shape (S, p)
+        Natural hyperparameters, drawn given all rows.
+    r_eff : float, default=1.0
+        Effective draws per draw, at most 1: decides how many weights count as the tail.
+    n_jobs : int, optional
+        Workers.  The result does not depend on it.
+
+    Returns
+    -------
+    LeaveOneOut
+
+    Raises
+    ------
+    InvalidInput
+        For an evidence that has no cavity.
+
+    Warns
+    -----
+    ApproximationWarning
+        When some k exceeds 0.7: the hyperparameters change too much when that row is left out.
+    """
+    return combine(log_predictive_per_draw(model, draws, n_jobs=n_jobs), r_eff=r_eff)
+
+
+def log_predictive_per_draw(model: Model, draws: Array, *, n_jobs: int | None = None) -> Array:
+    """Log p(y_i | y_-i, θ_s) for each draw and row, of shape (S, n) (see `loo`)."""
+    mean, variance = cavities(model, draws, n_jobs=n_jobs)
+    rows = [
+        model.bound_likelihood(theta).log_average(model.y, m, v)
+        for theta, m, v in zip(draws, mean, variance, strict=True)
+    ]
+    return np.array(rows)
+
+
+def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
+    """Mean and variance of each latent value given all other targets, for each draw: two arrays of shape (S, n)."""
+    if not isinstance(model.evidence, WITH_CAVITY):
+        names = ", ".join(repr(provider.__name__.lower()) for provider in WITH_CAVITY)
+        raise InvalidInput(
+            f"{type(model.evidence).__name__} cannot take one row out of its posterior; these can: {names}. "
+            "Fit with one of them, or take model.with_evidence(...)."
+        )
+    mean, variance = np.concatenate(per_group(_cavities, model, draws, n_jobs=n_jobs), axis=1)
+    return mean, variance
+
+
+def _cavities(model: Model, draws: Array) -> Array:
+    """Cavity means and variances of each draw, warm from the one before, of shape (2, S, n)."""
+    out, start = np.empty((2, len(draws), len(model.y))), None
+    for s, theta in enumerate(draws):
+        _, evidence = model.posterior(theta, start)
+        start = evidence.posterior.start
+        out[:, s] = evidence.posterior.cavity()  # type: ignore[attr-defined]  # checked by the caller
+    return out
+
+
+def combine(log_p: Array, *, r_eff: float = 1.0) -> LeaveOneOut:
+    """Average log p(y_i | y_-i, θ_s), of shape (S, n), over draws with Pareto-smoothed weights (see `loo`)."""
+    n_draws, n = log_p.shape
+    if n_draws == 1:
+        pointwise, k = log_p[0], np.full(n, np.nan)
+    else:
+        log_w, k = _arviz.psis(-log_p.T, r_eff)  # (n, S): each row has weights of its own
+        pointwise = np.logaddexp.reduce(log_w + log_p.T, axis=1)
+    result = LeaveOneOut(float(pointwise.sum()), float(np.sqrt(n * np.var(pointwise))), pointwise, k, n_draws)
+    bad = np.flatnonzero(k > K_LIMIT)
+    if len(bad):
+        warn_user(
+            f"leave-one-out is not reliable for {len(bad)} of {n} rows (Pareto k > {K_LIMIT}, up to {k.max():.2f}; "
+            f"rows {', '.join(map(str, bad[:5]))}{', …' if len(bad) > 5 else ''}): the hyperparameters depend on them, "
+            "or there are few draws. Draw more, or fit again without these rows.",
+            ApproximationWarning,
+        )
+    return result

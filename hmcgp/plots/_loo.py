@@ -1,0 +1,117 @@
+"""Which rows the others predict badly, and whether that can be said without refitting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.plots import _style as style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_K_LIMIT = 0.7
+_NAMED = 5  # rows named in the picture
+
+
+class Pointwise(Protocol):
+    """Leave-one-out results, row by row."""
+
+    @property
+    def pointwise(self) -> Array:
+        """Log p(y_i | y_-i), of shape (n,)."""
+        ...
+
+    @property
+    def pareto_k(self) -> Array:
+        """Shapes of the tails of the weights, of shape (n,)."""
+        ...
+
+
+def loo(result: Pointwise | Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Draw the leave-one-out log probability (top) and the Pareto k (bottom) of every row.
+
+    Below log 1/2 a row is predicted worse than by a coin.  The five worst rows are named by their index; rows whose k
+    exceeds 0.7, where the value above is not reliable, are vermilion in both panels.
+
+    Parameters
+    ----------
+    result : LeaveOneOut or fitted estimator
+        An estimator is asked for its `loo()`.
+    axes : ndarray of Axes of shape (2,), optional
+        Drawn into when given.
+
+    Returns
+    -------
+    ndarray of Axes of shape (2,)
+    """
+    values = _values(result)
+    k = np.asarray(values.pareto_k)
+    top, bottom = axes = _pair(axes)
+    bad = k > _K_LIMIT
+    _points(top, values.pointwise, bad)
+    top.axhline(np.log(0.5), color=style.GREY, lw=1.0, ls=(0, (4, 3)), zorder=1)
+    top.text(0.995, np.log(0.5), "a coin", transform=top.get_yaxis_transform(), ha="right", va="bottom", **_note())
+    _name_worst(top, values.pointwise)
+    title = f"elpd {np.sum(values.pointwise):.1f}, log loss {-np.mean(values.pointwise):.3f}, {len(k)} rows"
+    top.set_title(title, loc="left", fontsize=style.TEXT, color=style.INK)
+    top.set(ylabel="log p(label | other rows)")
+    _shapes(bottom, k, bad)
+    bottom.set(xlabel="row", ylabel="Pareto k")
+    for ax in axes:
+        ax.set_xlim(-0.02 * len(k) - 0.5, 1.02 * len(k) - 0.5)
+        style.clean(ax)
+    return axes
+
+
+def _values(result: Any) -> Pointwise:
+    if hasattr(result, "pointwise") and hasattr(result, "pareto_k"):
+        return cast("Pointwise", result)
+    if hasattr(result, "loo"):
+        return cast("Pointwise", result.loo())
+    raise InvalidInput(f"'result' must be what gp.loo() returns, or a fitted estimator; got {type(result).__name__}.")
+
+
+def _pair(axes: NDArray[Any] | None) -> NDArray[Any]:
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        heights = {"height_ratios": [3, 2]}
+        return plt.subplots(2, 1, figsize=(7.0, 5.0), sharex=True, layout="constrained", gridspec_kw=heights)[1]
+    axes = np.asarray(axes, dtype=object)
+    if axes.shape != (2,):
+        raise InvalidInput(f"'axes' must have the shape (2,); got {axes.shape}.")
+    return axes
+
+
+def _points(ax: Axes, y: Array, bad: NDArray[np.bool_]) -> None:
+    x = np.arange(len(y))
+    for rows, colour in ((~bad, style.BLUE), (bad, style.VERMILION)):
+        ax.plot(x[rows], y[rows], "o", ms=4, color=colour, mec="white", mew=0.5, zorder=3)
+
+
+def _name_worst(ax: Axes, y: Array) -> None:
+    for i in np.argsort(y)[:_NAMED]:
+        ax.annotate(str(i), (float(i), float(y[i])), (4, 0), textcoords="offset points", va="center", **_note())
+
+
+def _shapes(ax: Axes, k: Array, bad: NDArray[np.bool_]) -> None:
+    if np.isnan(k).all():
+        note = _note() | {"ha": "center", "va": "center"}
+        ax.text(0.5, 0.5, "one draw of the hyperparameters: no weights", transform=ax.transAxes, **note)
+        ax.set_yticks([])
+        return
+    finite = k[np.isfinite(k)]
+    top = max(1.0, float(finite.max()) if len(finite) else 1.0)
+    _points(ax, np.minimum(k, top), bad)  # infinite k, from a tail of too few draws, lies on the upper edge
+    ax.axhline(_K_LIMIT, color=style.VERMILION, lw=1.0, ls=(0, (4, 3)), zorder=1)
+    label = f"{int(bad.sum())} of {len(k)} above {_K_LIMIT}"
+    ax.set_title(label, loc="right", fontsize=style.SMALL, color=style.GREY)
+
+
+def _note() -> dict[str, Any]:
+    return {"fontsize": style.SMALL, "color": style.GREY}
