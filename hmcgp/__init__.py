@@ -24,6 +24,7 @@ from hmcgp import (
     priors,
     samplers,
 )
+from hmcgp.compare import EvidenceComparison, compare_evidence
 from hmcgp.estimators import GPClassifier
 from hmcgp.model import Model
 from hmcgp.optimize import find_map
@@ -35,9 +36,11 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "unknown"
 
 __all__ = [
+    "EvidenceComparison",
     "GPClassifier",
     "Model",
     "brackets",
+    "compare_evidence",
     "datasets",
     "diagnostics",
     "errors",

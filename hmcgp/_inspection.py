@@ -85,8 +85,7 @@ class PosteriorMixin:
     def loo(self) -> leaving_out.LeaveOneOut:
         """How well each training row is predicted by all others, without refitting.
 
-        Closed-form leave-one-out predictions of each draw, combined by Pareto-smoothed importance weights; for the
-        evidence "laplace", "ep" and "tap".
+        Closed-form leave-one-out predictions of each draw, combined by Pareto-smoothed importance weights.
 
         Returns
         -------
@@ -109,7 +108,7 @@ class PosteriorMixin:
     def label_noise(self) -> Array:
         """Posterior probability that each training label is wrong, averaged over the draws.
 
-        For the likelihood "label_noise" with the evidence "ep" or "tap".
+        For the likelihood "label_noise".
 
         Returns
         -------

@@ -28,7 +28,7 @@ def flip_probability(model: Model, draws: Array, *, n_jobs: int | None = None) -
     Parameters
     ----------
     model : Model
-        With the likelihood "label_noise" and the evidence "ep" or "tap".
+        With the likelihood "label_noise".
     draws : ndarray of shape (S, p)
         Natural hyperparameters.
     n_jobs : int, optional
@@ -41,7 +41,7 @@ def flip_probability(model: Model, draws: Array, *, n_jobs: int | None = None) -
     Raises
     ------
     InvalidInput
-        For another likelihood, where no label is ever wrong, or an evidence that has no cavity.
+        For another likelihood, where no label is ever wrong.
     """
     if not isinstance(model.likelihood, LabelNoise):
         raise InvalidInput(

@@ -4,8 +4,9 @@ For one draw θ of the hyperparameters, with (μ_i, v_i) the cavity: the latent 
 
     p(y_i | y_-i, θ) = ∫ p(y_i | f) N(f; μ_i, v_i) df.
 
-The cavity is exact for Gaussian noise, part of the solution for EP and TAP, and linear response for Laplace.  The draws
-were made with y_i among the data, and p(θ | y_-i) ∝ p(θ | y)/p(y_i | y_-i, θ), so for each row they are weighted anew:
+The cavity is exact for Gaussian noise, part of the solution for EP and TAP, and linear response for Laplace, the naive
+mean field and the lower bound (whose ν stay as they are).  The draws were made with y_i among the data, and
+p(θ | y_-i) ∝ p(θ | y)/p(y_i | y_-i, θ), so for each row they are weighted anew:
 
     p(y_i | y_-i) ≈ Σ_s w_is p(y_i | y_-i, θ_s),     w_is ∝ 1/p(y_i | y_-i, θ_s),
 
@@ -22,12 +23,10 @@ import numpy as np
 from hmcgp import _arviz
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
-from hmcgp.evidence import EP, TAP, Exact, Laplace
 from hmcgp.model import Model
 from hmcgp.predict import per_group
 
 K_LIMIT = 0.7
-WITH_CAVITY = (Exact, Laplace, EP, TAP)  # the naive mean field's cavity ignores the other rows' variance
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -81,7 +80,7 @@ def loo(model: Model, draws: Array, *, r_eff: float = 1.0, n_jobs: int | None = 
     Parameters
     ----------
     model : Model
-        With the evidence "exact", "laplace", "ep" or "tap".
+        With any evidence whose posterior has a cavity: all but "upper".
     draws : ndarray of shape (S, p)
         Natural hyperparameters, drawn given all rows.
     r_eff : float, default=1.0
@@ -118,12 +117,6 @@ def log_predictive_per_draw(model: Model, draws: Array, *, n_jobs: int | None = 
 
 def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
     """Mean and variance of each latent value given all other targets, for each draw: two arrays of shape (S, n)."""
-    if not isinstance(model.evidence, WITH_CAVITY):
-        names = ", ".join(repr(provider.__name__.lower()) for provider in WITH_CAVITY)
-        raise InvalidInput(
-            f"{type(model.evidence).__name__} cannot take one row out of its posterior; these can: {names}. "
-            "Fit with one of them, or take model.with_evidence(...)."
-        )
     mean, variance = np.concatenate(per_group(_cavities, model, draws, n_jobs=n_jobs), axis=1)
     return mean, variance
 
@@ -134,7 +127,12 @@ def _cavities(model: Model, draws: Array) -> Array:
     for s, theta in enumerate(draws):
         _, evidence = model.posterior(theta, start)
         start = evidence.posterior.start
-        out[:, s] = evidence.posterior.cavity()  # type: ignore[attr-defined]  # checked by the caller
+        if not hasattr(evidence.posterior, "cavity"):
+            raise InvalidInput(
+                f"{type(model.evidence).__name__} cannot take one row out of its posterior. Fit with another evidence, "
+                "or take model.with_evidence(...)."
+            )
+        out[:, s] = evidence.posterior.cavity()
     return out
 
 

@@ -25,6 +25,7 @@ FORBIDDEN = {
     "brackets": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
     "loo": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
     "label_noise": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
+    "compare": ["kernels", "likelihoods", "model", "predict", "samplers", "export", "plots", "arviz", "matplotlib"],
     "plots": ["linalg", "likelihoods", "quadrature", "evidence", "model", "optimize", "predict", "numba"],
     "export": ["linalg", "likelihoods", "quadrature", "evidence", "model", "optimize", "predict", "numba"],
     "diagnostics": ["linalg", "kernels", "likelihoods", "evidence", "model", "optimize", "predict", "numba"],

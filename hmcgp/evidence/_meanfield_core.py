@@ -83,12 +83,20 @@ def _naive_evidence(a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _naive_gradient(a: Array, G: Array) -> None:
-    """Fill G = ½(xx' - diag U), with U = (1 - D)/v."""
+def _respond(a: Array, S: Array) -> None:
+    """Cavities for leaving rows out: the others respond, 1/v_i = 1/S_ii - w_i, as they do not in γ and Λ."""
+    for i in range(a.shape[1]):
+        a[TAU, i] = 1.0 / S[i, i] - a[W, i]
+        a[MU, i] = a[MEAN, i] - a[X, i] / a[TAU, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _naive_gradient(K: Array, a: Array, G: Array) -> None:
+    """Fill G = ½(xx' - diag U), with U = (1 - D)/Λ."""
     for i in range(a.shape[1]):
         for j in range(a.shape[1]):
             G[i, j] = 0.5 * a[X, i] * a[X, j]
-        G[i, i] -= 0.5 * (1.0 - a[D, i]) * a[TAU, i]
+        G[i, i] -= 0.5 * (1.0 - a[D, i]) / K[i, i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -127,9 +135,11 @@ def solve(
         return status, n_factor, residual, -np.inf, 0.0, a, S
     dflip = flip_derivative(kind, flip, y, a)
     log_z = _naive_evidence(a) if naive else log_evidence(a, log_det)
-    if naive and gradient:
-        _naive_gradient(a, S)
-        return status, n_factor, residual, log_z, dflip, a, S
+    if naive:
+        _respond(a, S)
+        if gradient:
+            _naive_gradient(K, a, S)
+            return status, n_factor, residual, log_z, dflip, a, S
     response(a[W], order, work, S)
     if gradient:
         gradient_inplace(a[X], S)

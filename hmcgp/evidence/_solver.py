@@ -67,6 +67,12 @@ def needs_factor(factor: Array | None, purpose: str) -> Array:
     return factor
 
 
+def leave_out(mean: Array, alpha: Array, variance: Array, w: Array) -> tuple[Array, Array]:
+    """Mean and variance of each latent value without its own site: 1/v = 1/S_ii - w_i, μ = m - vα."""
+    v = variance / (1.0 - variance * w)
+    return mean - v * alpha, v
+
+
 def predict_by_factor(
     L: Array | None, alpha: Array, scaled: Array, K_cross: Array, k_diag: Array
 ) -> tuple[Array, Array]:

@@ -22,8 +22,8 @@ from hmcgp.likelihoods import Likelihood
 class Posterior(Protocol):
     """A Gaussian approximation q(f) = N(Kα, (K⁻¹ + diag w)⁻¹) to the posterior of the latent values.
 
-    Those of all providers but the bounds also have `cavity()`: mean and variance of every latent value without its own
-    target, each of shape (n,), which leaves one out.
+    Those of all providers but the upper bound also have `cavity()`: mean and variance of every latent value without its
+    own target, each of shape (n,), which leaves one out.
     """
 
     @property

@@ -46,7 +46,7 @@ import numpy as np
 
 from hmcgp._typing import Array
 from hmcgp.evidence import _bounds_core as core
-from hmcgp.evidence._solver import check_settings, predict_by_factor, raise_for_status
+from hmcgp.evidence._solver import check_settings, leave_out, predict_by_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Likelihood, Logistic
 
@@ -65,6 +65,15 @@ class LowerBoundPosterior:
     def start(self) -> Array:
         """The last ν."""
         return self.nu
+
+    def cavity(self) -> tuple[Array, Array]:
+        """Leave-one-out mean and variance of every latent value, the other rows' ν as they are.
+
+        Returns
+        -------
+        mean, variance : ndarrays of shape (n,)
+        """
+        return leave_out(self.f, self.alpha, self.nu**2 - self.f**2, self.root_w**2)  # ν² = S_ii + m² at the maximum
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'Rk at new inputs (see `Posterior.predict`)."""

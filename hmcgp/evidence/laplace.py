@@ -25,7 +25,7 @@ import numpy as np
 
 from hmcgp._typing import Array
 from hmcgp.evidence import _laplace_core as core
-from hmcgp.evidence._solver import check_settings, needs_factor, predict_by_factor, raise_for_status
+from hmcgp.evidence._solver import check_settings, leave_out, needs_factor, predict_by_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Likelihood, Logistic, Probit
 
@@ -54,9 +54,7 @@ class LaplacePosterior:
         """
         lower = np.tril(needs_factor(self.K, "for cavities"))
         K = lower + np.tril(lower, -1).T
-        s = self.predict(K, np.diag(K))[1]
-        v = s / (1.0 - s * self.root_w**2)
-        return self.f - v * self.alpha, v
+        return leave_out(self.f, self.alpha, self.predict(K, np.diag(K))[1], self.root_w**2)
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'Rk at new inputs (see `Posterior.predict`)."""

@@ -9,7 +9,8 @@ The cavity field of row i is Gaussian, f_i ~ N(γ_i, Λ_i) without its label, an
             propagation, solved as x and Λ in turn
 
 The gradients are exact: both log Z are stationary in x (and Λ).  Means at new inputs are k'x, variances k** - k'Rk.
-The cavity predicts y_i from the other rows: the sign of γ_i gives a leave-one-out error for nothing.
+Leaving row i out, the others respond, which the naive γ and Λ leave aside: `cavity()` takes 1/v = 1/S_ii - w_i and the
+mean (Kx)_i - v x_i, which for TAP are Λ and γ.  The sign of that mean gives a leave-one-out error for nothing.
 """
 
 from __future__ import annotations

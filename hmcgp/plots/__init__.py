@@ -8,9 +8,19 @@ global settings of matplotlib.
 from __future__ import annotations
 
 from hmcgp.plots._calibration import calibration
+from hmcgp.plots._compare import compare_evidence
 from hmcgp.plots._loo import loo
 from hmcgp.plots._predictive import predictive, predictive_1d, predictive_2d
 from hmcgp.plots._relevance import relevance
 from hmcgp.plots._trace import trace
 
-__all__ = ["calibration", "loo", "predictive", "predictive_1d", "predictive_2d", "relevance", "trace"]
+__all__ = [
+    "calibration",
+    "compare_evidence",
+    "loo",
+    "predictive",
+    "predictive_1d",
+    "predictive_2d",
+    "relevance",
+    "trace",
+]

@@ -1,0 +1,107 @@
+"""The probabilities of several providers against each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hmcgp.errors import InvalidInput
+from hmcgp.plots import _style as style
+from hmcgp.plots._result import is_class_1, target_label
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Comparison(Protocol):
+    """Probabilities of the same rows under several providers."""
+
+    @property
+    def probability(self) -> pd.DataFrame:
+        """P(second class), a column per provider."""
+        ...
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per provider, with its `log_loss`."""
+        ...
+
+    @property
+    def y(self) -> NDArray[Any]:
+        """The labels of the rows."""
+        ...
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The two labels, sorted."""
+        ...
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the rows are training rows, left out in turn."""
+        ...
+
+
+def compare_evidence(comparison: Comparison, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Draw the probabilities of each provider against those of each other, row by row, coloured by the label.
+
+    Points on the dashed diagonal are where two providers agree; points nearer to 1/2 along one axis are those of which
+    that provider is less sure.
+
+    Parameters
+    ----------
+    comparison : EvidenceComparison
+        What `hmcgp.compare_evidence` returns, with two providers or more.
+    axes : ndarray of Axes of shape (k - 1, k - 1), optional
+        Drawn into when given, for k providers.
+
+    Returns
+    -------
+    ndarray of Axes of shape (k - 1, k - 1)
+        Those above the diagonal are switched off.
+    """
+    if not hasattr(comparison, "probability"):
+        raise InvalidInput(f"'comparison' must be what compare_evidence returns; got {type(comparison).__name__}.")
+    names = list(comparison.probability.columns)
+    if len(names) < 2:
+        raise InvalidInput(f"there is one provider only, {names[0]!r}: nothing to draw against each other.")
+    axes = _grid(len(names) - 1, axes)
+    event = is_class_1(comparison.y, comparison.classes)
+    for i, below in enumerate(names[1:]):
+        for j, beside in enumerate(names[:-1]):
+            ax = axes[i, j]
+            if j > i:
+                ax.set_axis_off()
+                continue
+            ax.plot([0, 1], [0, 1], color=style.GREY, lw=1.0, ls=(0, (4, 3)), zorder=1)
+            for rows, colour, label in zip((~event, event), style.CLASSES, comparison.classes, strict=True):
+                x, y = comparison.probability.loc[rows, beside], comparison.probability.loc[rows, below]
+                ax.plot(x, y, "o", ms=4.5, color=colour, mec="white", mew=0.5, alpha=0.8, label=str(label), zorder=3)
+            ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+            if i == len(names) - 2:
+                ax.set_xlabel(_label(comparison, beside))
+            if j == 0:
+                ax.set_ylabel(_label(comparison, below))
+            style.clean(ax)
+    axes[0, 0].legend(loc="upper left", frameon=False, fontsize=style.SMALL, labelcolor=style.INK, handletextpad=0.1)
+    title = target_label(None, comparison.classes) + (", each row given all others" if comparison.left_out else "")
+    axes[0, 0].set_title(title, loc="left", fontsize=style.TEXT, color=style.INK)
+    return axes
+
+
+def _label(comparison: Comparison, name: str) -> str:
+    return f"{name}\nlog loss {float(comparison.table['log_loss'][name]):.3f}"
+
+
+def _grid(k: int, axes: NDArray[Any] | None) -> NDArray[Any]:
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        size = 1.4 + 2.6 * k if k > 1 else 4.2
+        return plt.subplots(k, k, figsize=(size, size), squeeze=False, layout="constrained")[1]
+    axes = np.asarray(axes, dtype=object)
+    if axes.shape != (k, k):
+        raise InvalidInput(f"'axes' must have the shape ({k}, {k}); got {axes.shape}.")
+    return axes
