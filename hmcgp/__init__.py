@@ -25,7 +25,7 @@ from hmcgp import (
     samplers,
 )
 from hmcgp.compare import EvidenceComparison, compare_evidence
-from hmcgp.estimators import GPClassifier
+from hmcgp.estimators import GPClassifier, GPRegressor
 from hmcgp.model import Model
 from hmcgp.optimize import find_map
 from hmcgp.samplers import sample
@@ -38,6 +38,7 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 __all__ = [
     "EvidenceComparison",
     "GPClassifier",
+    "GPRegressor",
     "Model",
     "brackets",
     "compare_evidence",

@@ -38,6 +38,11 @@ class Scaling:
         """Scaled inputs."""
         return np.asarray((X / self.size - self.mean) / self.sd)
 
+    @property
+    def spread(self) -> Array:
+        """One unit of the scaled columns, in their own units, of shape (d,)."""
+        return self.sd * self.size
+
     def undo(self, Z: Array) -> Array:
         """The inputs before scaling."""
         return np.asarray((Z * self.sd + self.mean) * self.size)

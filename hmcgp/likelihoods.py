@@ -256,6 +256,10 @@ class Gaussian(Likelihood):
     noise: Value = parameter("noise")
     targets: ClassVar[str] = "numbers"
 
+    def noise_at(self, X: Array) -> Array:
+        """Variance of the noise of an observation at each row of X, of shape (m,)."""
+        return np.full(len(X), float(bound_value(self, "noise")))
+
     def check_targets(self, y: Array) -> None:
         """Raise InvalidInput unless every target is a finite number."""
         bad = np.flatnonzero(~np.isfinite(y))

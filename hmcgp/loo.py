@@ -16,7 +16,7 @@ shape k says whether the weights can be trusted: up to 0.7 they can.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,6 +62,11 @@ class LeaveOneOut:
     def log_loss(self) -> float:
         """Mean of -log p(y_i | y_-i): what cross-validation with one row per fold estimates."""
         return float(-np.mean(self.pointwise))
+
+    def in_units(self, unit: float) -> LeaveOneOut:
+        """The same for targets that are measured in other units: y times `unit`, whose density is that much lower."""
+        pointwise = self.pointwise - np.log(unit)
+        return replace(self, elpd=float(pointwise.sum()), pointwise=pointwise)
 
     def __repr__(self) -> str:
         n = len(self.pointwise)

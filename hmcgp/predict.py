@@ -19,7 +19,7 @@ from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import Posterior
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Likelihood
+from hmcgp.likelihoods import Gaussian, Likelihood
 from hmcgp.model import Model
 
 _GROUP = 25  # draws that share a warm start
@@ -68,6 +68,29 @@ def mixture_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None 
     """
     first, second, within = np.sum(per_group(_sums_of_moments, model, draws, X, n_jobs=n_jobs), axis=0) / len(draws)
     return first, np.maximum(second - first**2, 0.0) + within
+
+
+def observed_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
+    """Mean and variance of a new observation, noise included, at each new input for each draw: of shape (S, m)."""
+    mean, variance = latent_moments(model, draws, X, n_jobs=n_jobs)
+    for s, theta in enumerate(draws):
+        variance[s] += _gaussian(model, theta).noise_at(X)
+    return mean, variance
+
+
+def observed_jointly(model: Model, draws: Array, X: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield mean (m,) and covariance (m, m) of new observations, noise included, for each draw."""
+    for theta in draws:
+        kernel, evidence = model.posterior(theta)
+        mean, covariance = evidence.posterior.predict_jointly(kernel(model.X, X), kernel(X))  # type: ignore[attr-defined]
+        yield mean, covariance + np.diag(_gaussian(model, theta).noise_at(X))
+
+
+def _gaussian(model: Model, theta: Array) -> Gaussian:
+    likelihood = model.bound_likelihood(theta)
+    if not isinstance(likelihood, Gaussian):
+        raise InvalidInput(f"observations of {type(likelihood).__name__} are labels: ask for their probabilities.")
+    return likelihood
 
 
 def probabilities(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:

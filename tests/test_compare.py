@@ -89,7 +89,7 @@ def test_the_given_estimator_is_left_alone_and_printing_shows_all(tested):
     ],
 )
 def test_what_does_not_fit_is_refused_before_any_sampling(monkeypatch, providers, settings, extra, message):
-    monkeypatch.setattr("hmcgp.estimators.sample", lambda *a, **k: pytest.fail("sampling started"))
+    monkeypatch.setattr("hmcgp.estimators._base.sample", lambda *a, **k: pytest.fail("sampling started"))
     with pytest.raises(InvalidInput, match=message):
         compare_evidence(estimator(**settings), X, Y, providers, **extra)
 

@@ -188,7 +188,7 @@ def with_value(value):
     ],
 )
 def test_bad_data_are_refused_before_sampling(X, y, message, monkeypatch):
-    monkeypatch.setattr("hmcgp.estimators.sample", lambda *a, **k: pytest.fail("sampling has started"))
+    monkeypatch.setattr("hmcgp.estimators._base.sample", lambda *a, **k: pytest.fail("sampling has started"))
     with pytest.raises(ValueError, match=message):
         GPClassifier().fit(X, y)
 
@@ -288,5 +288,5 @@ def test_a_short_run_says_so_once():
 
 def test_likelihood_for_numbers_is_refused():
     X, y = datasets.load_crabs(return_X_y=True)
-    with pytest.raises(InvalidInput, match="is for numbers, not for classes"):
+    with pytest.raises(InvalidInput, match="is for numbers, and GPClassifier explains labels"):
         quick(likelihood="gaussian", evidence="exact").fit(X, y)

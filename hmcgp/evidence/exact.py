@@ -59,6 +59,11 @@ class ExactPosterior:
         """Latent mean k'α and variance k** - k'C⁻¹k at new inputs (see `Posterior.predict`)."""
         return predict_by_factor(self.L, self.alpha, K_cross, K_cross, k_diag)
 
+    def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
+        """Latent mean, of shape (m,), and covariance K** - k'C⁻¹k, of shape (m, m), at new inputs."""
+        V = solve_triangular(needs_factor(self.L, "to predict"), K_cross, lower=True, check_finite=False)
+        return K_cross.T @ self.alpha, K_new - V.T @ V
+
 
 @dataclass(frozen=True)
 class Exact:

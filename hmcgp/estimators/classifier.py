@@ -1,4 +1,4 @@
-"""The estimator: from a table to averaged probabilities.
+"""From a table to averaged probabilities.
 
 `GPClassifier` follows scikit-learn's contract (fit, predict, predict_proba, clone, pickle, pipelines,
 cross-validation); the hyperparameters of its Gaussian process are integrated by Hybrid Monte Carlo, and every
@@ -8,31 +8,26 @@ prediction is averaged over the draws.
 from __future__ import annotations
 
 import os
-import time
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from hmcgp import diagnostics, export, predict
-from hmcgp._checks import check_count
-from hmcgp._inspection import PosteriorMixin
+from hmcgp import brackets, label_noise, predict
 from hmcgp._random import RandomStateLike
-from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.estimators._base import GaussianProcess
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
-from hmcgp.model import Model
-from hmcgp.optimize import find_map, point_trace
-from hmcgp.samplers import Sampler, Trace, sample
+from hmcgp.samplers import Sampler
 
 
-class GPClassifier(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     """Gaussian-process classification with the hyperparameters integrated out.
 
     Parameters
@@ -95,6 +90,8 @@ class GPClassifier(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ign
     >>> gp.predict_proba(X[1::2])  # doctest: +SKIP
     """
 
+    targets: ClassVar[str] = "labels"
+
     def __init__(
         self,
         kernel: Kernel | None = None,
@@ -113,107 +110,31 @@ class GPClassifier(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ign
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.evidence = evidence
-        self.sampler = sampler
-        self.draws = draws
-        self.tune = tune
-        self.chains = chains
-        self.predict_draws = predict_draws
-        self.n_jobs = n_jobs
-        self.standardize = standardize
-        self.random_state = random_state
-        self.progressbar = progressbar
-        self.max_time = max_time
-        self.checkpoint = checkpoint
+        super().__init__(
+            kernel,
+            likelihood=likelihood,
+            evidence=evidence,
+            sampler=sampler,
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            predict_draws=predict_draws,
+            n_jobs=n_jobs,
+            standardize=standardize,
+            random_state=random_state,
+            progressbar=progressbar,
+            max_time=max_time,
+            checkpoint=checkpoint,
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
 
-    # -- fitting -----------------------------------------------------------------------------------------------------
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Sample the hyperparameters given a table and its labels.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n, d)
-            Numeric, finite inputs.
-        y : array-like of shape (n,)
-            Two different labels: numbers, strings or booleans.
-
-        Returns
-        -------
-        self
-
-        Warns
-        -----
-        sklearn.exceptions.ConvergenceWarning
-            When the chains do not agree, or hold too few effective draws, or diverged.
-        ApproximationWarning
-            For constant inputs, duplicate rows, failures of the solver, and after Ctrl-C.
-        """
-        before = dict(self.__dict__)
-        try:
-            return self._fit(X, y)
-        except BaseException:  # all or nothing: no new model beside old draws
-            self.__dict__ = before
-            raise
-
-    def _fit(self, X: Any, y: Any) -> Self:
-        if self.predict_draws is not None:
-            check_count("predict_draws", self.predict_draws, 1)
+    def _check_table(self, X: Any, y: Any) -> tuple[Array, Array]:
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        labels = self._encode(y)
-        self._scaling = Scaling.learn(X, standardize=self.standardize)
-        self._warn_about_data(X, y)
-        self.model_ = Model(
-            self._scaling.apply(X),
-            labels,
-            kernel=self.kernel,
-            likelihood=self.likelihood,
-            evidence=self.evidence,
-            input_names=self._input_names(),
-        )
-        if self.model_.likelihood.targets != "labels":
-            raise InvalidInput(
-                f"'likelihood' {self.model_.likelihood!r} is for numbers, not for classes. "
-                "Take 'logistic' or 'probit', or Model and sample for regression."
-            )
-        self.trace_ = self._sample()
-        if self.trace_.sampler != "map":
-            diagnostics.warn(self.trace_)
-        self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
-        self.kernel_ = self.model_.bound_kernel(self._best)
-        return self
-
-    def _sample(self) -> Trace:
-        sampler = "hmc" if self.sampler is None else self.sampler
-        if sampler == "map":
-            begin = time.perf_counter()
-            optimum = find_map(self.model_, random_state=self.random_state, n_jobs=self.n_jobs)
-            if not optimum.converged:
-                warn_user(
-                    "the search for the most probable hyperparameters ended before the gradient vanished: its maximum "
-                    "may not be one. Narrow the widest priors, or sample instead (sampler='hmc').",
-                    ApproximationWarning,
-                )
-            return point_trace(optimum, time.perf_counter() - begin)
-        return sample(
-            self.model_,
-            sampler,
-            draws=self.draws,
-            tune=self.tune,
-            chains=self.chains,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-            progressbar=self.progressbar,
-            max_time=self.max_time,
-            checkpoint=self.checkpoint,
-        )
+        return X, self._encode(y)
 
     def _encode(self, y: Any) -> Array:
         """Labels as -1 and +1, the second of the sorted classes being +1."""
@@ -231,19 +152,10 @@ class GPClassifier(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ign
             )
         return np.asarray(2.0 * codes - 1.0, dtype=np.float64)
 
-    def _warn_about_data(self, X: Array, y: Any) -> None:
-        """Say what works, but perhaps not as meant: constant inputs and repeated rows."""
-        constant = [name for name, flag in zip(self._input_names(), self._scaling.constant, strict=True) if flag]
-        if constant:
-            warn_user(
-                f"{len(constant)} of {X.shape[1]} inputs are constant in the training rows ({', '.join(constant[:5])}"
-                f"{', …' if len(constant) > 5 else ''}): they cannot inform the fit, and their length scales follow "
-                "the prior. Drop these columns.",
-                ApproximationWarning,
-            )
+    def _warn_about_copies(self, X: Array, targets: Array) -> None:
         n_distinct = len(np.unique(X, axis=0))
         if n_distinct < len(X):
-            n_labelled = len(np.unique(np.column_stack([X, np.searchsorted(self.classes_, y)]), axis=0))
+            n_labelled = len(np.unique(np.column_stack([X, targets]), axis=0))
             conflict = f", {n_labelled - n_distinct} of them with another label" if n_labelled > n_distinct else ""
             warn_user(
                 f"{len(X) - n_distinct} of {len(X)} rows repeat the inputs of another row{conflict}. The fit works and "
@@ -251,17 +163,6 @@ class GPClassifier(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ign
                 "copies would make the probabilities over-confident: drop those.",
                 ApproximationWarning,
             )
-
-    def _input_names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
-
-    # -- prediction --------------------------------------------------------------------------------------------------
-
-    def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.model_, self._kept_draws(), self._scaling.apply(X)
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities, averaged over the latent function and the hyperparameters.
@@ -312,16 +213,33 @@ class GPClassifier(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ign
         """
         return predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
 
-    # -- keeping it --------------------------------------------------------------------------------------------------
+    def evidence_bounds(self) -> brackets.EvidenceBounds:
+        """Lower and upper bound on the log evidence of each draw, whatever `evidence` the fit was made with.
 
-    def save(self, path: str | Path) -> None:
-        """Write the estimator, fitted or not, to one file, atomically."""
-        export.save_estimator(self, path)
+        Their distance says how far the evidence of any approximation can be off; for the logistic likelihood only.
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read an estimator written by `save`.
-
-        The file holds a pickle: load only files that you trust.
+        Returns
+        -------
+        EvidenceBounds
+            `lower` and `upper`, each of shape (n_draws,), for the draws that predictions average over (see
+            `predict_draws`).
         """
-        return export.load_estimator(path, cls)
+        draws = self._kept_draws()
+        return brackets.evidence_bounds(self.model_, draws, n_jobs=self.n_jobs)
+
+    def label_noise(self) -> Array:
+        """Posterior probability that each training label is wrong, averaged over the draws.
+
+        For the likelihood "label_noise".
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In the order of the rows given to `fit`.
+        """
+        draws = self._kept_draws()
+        return label_noise.flip_probability(self.model_, draws, n_jobs=self.n_jobs)
+
+    def _observed(self) -> NDArray[Any]:
+        labels = self.classes_[((self.model_.y + 1.0) / 2.0).astype(int)]
+        return labels if labels.dtype.kind != "O" else labels.astype(str)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from hmcgp import brackets, diagnostics, export, label_noise, predict
+from hmcgp import diagnostics, export, predict
 from hmcgp import loo as leaving_out
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 
 
 class PosteriorMixin:
-    """Tables, evidence and leave-one-out of a fitted classifier."""
+    """Tables, evidence and leave-one-out of a fitted estimator."""
 
     model_: Model
     trace_: Trace
-    classes_: NDArray[Any]
     predict_draws: int | None
     n_jobs: int | None
     _scaling: Scaling
     _best: Array
+
+    def _observed(self) -> NDArray[Any]:
+        """The targets as the user gave them."""
+        raise NotImplementedError
 
     def _kept_draws(self) -> Array:
         """The draws that everything after the fit averages over, of shape (S, p)."""
@@ -68,20 +71,6 @@ class PosteriorMixin:
         log_z, grad = self.model_.log_evidence(self._best if theta is None else theta)
         return (log_z, grad) if eval_gradient else log_z
 
-    def evidence_bounds(self) -> brackets.EvidenceBounds:
-        """Lower and upper bound on the log evidence of each draw, whatever `evidence` the fit was made with.
-
-        Their distance says how far the evidence of any approximation can be off; for the logistic likelihood only.
-
-        Returns
-        -------
-        EvidenceBounds
-            `lower` and `upper`, each of shape (n_draws,), for the draws that predictions average over (see
-            `predict_draws`).
-        """
-        draws = self._kept_draws()
-        return brackets.evidence_bounds(self.model_, draws, n_jobs=self.n_jobs)
-
     def loo(self) -> leaving_out.LeaveOneOut:
         """How well each training row is predicted by all others, without refitting.
 
@@ -105,19 +94,6 @@ class PosteriorMixin:
             r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
         return leaving_out.loo(self.model_, draws, r_eff=r_eff, n_jobs=self.n_jobs)
 
-    def label_noise(self) -> Array:
-        """Posterior probability that each training label is wrong, averaged over the draws.
-
-        For the likelihood "label_noise".
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            In the order of the rows given to `fit`.
-        """
-        draws = self._kept_draws()
-        return label_noise.flip_probability(self.model_, draws, n_jobs=self.n_jobs)
-
     def to_arviz(self) -> Any:
         """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
 
@@ -126,11 +102,10 @@ class PosteriorMixin:
         it, which would take the whole table for one observation: `loo` leaves out single rows.
         """
         check_is_fitted(self)
-        labels = self.classes_[((self.model_.y + 1.0) / 2.0).astype(int)]
         return export.to_arviz(
             self,
             X=self._scaling.undo(self.model_.X),
-            y=labels if labels.dtype.kind != "O" else labels.astype(str),
+            y=self._observed(),
             log_likelihood={"log_evidence": self._log_likelihood()},
         )
 

@@ -1,0 +1,193 @@
+"""What estimators share: from a checked table to draws, and what is kept of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hmcgp import diagnostics, export
+from hmcgp._checks import check_count
+from hmcgp._random import RandomStateLike
+from hmcgp._scaling import Scaling
+from hmcgp._typing import Array
+from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.estimators._inspection import PosteriorMixin
+from hmcgp.evidence import EvidenceProvider
+from hmcgp.kernels import Kernel
+from hmcgp.likelihoods import Likelihood
+from hmcgp.model import Model
+from hmcgp.optimize import find_map, point_trace
+from hmcgp.samplers import Sampler, Trace, sample
+
+
+class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the estimators; see `GPClassifier` and `GPRegressor` for the parameters."""
+
+    targets: ClassVar[str]  # "labels" or "numbers": what y holds
+
+    def __init__(
+        self,
+        kernel: Kernel | None,
+        *,
+        likelihood: str | Likelihood,
+        evidence: str | EvidenceProvider,
+        sampler: str | Sampler | None,
+        draws: int,
+        tune: int,
+        chains: int,
+        predict_draws: int | None,
+        n_jobs: int | None,
+        standardize: bool,
+        random_state: RandomStateLike,
+        progressbar: bool,
+        max_time: float | None,
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> None:
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.evidence = evidence
+        self.sampler = sampler
+        self.draws = draws
+        self.tune = tune
+        self.chains = chains
+        self.predict_draws = predict_draws
+        self.n_jobs = n_jobs
+        self.standardize = standardize
+        self.random_state = random_state
+        self.progressbar = progressbar
+        self.max_time = max_time
+        self.checkpoint = checkpoint
+
+    # -- fitting -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _check_table(self, X: Any, y: Any) -> tuple[Array, Array]:
+        """Validated inputs, and the targets as the model takes them."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Sample the hyperparameters given a table and its targets.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d)
+            Numeric, finite inputs.
+        y : array-like of shape (n,)
+            A classifier takes two different labels (numbers, strings or booleans), a regressor finite numbers.
+
+        Returns
+        -------
+        self
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            When the chains do not agree, or hold too few effective draws, or diverged.
+        ApproximationWarning
+            For constant inputs, duplicate rows, failures of the solver, and after Ctrl-C.
+        """
+        before = dict(self.__dict__)
+        try:
+            return self._fit(X, y)
+        except BaseException:  # all or nothing: no new model beside old draws
+            self.__dict__ = before
+            raise
+
+    def _fit(self, X: Any, y: Any) -> Self:
+        if self.predict_draws is not None:
+            check_count("predict_draws", self.predict_draws, 1)
+        X, targets = self._check_table(X, y)
+        self._scaling = Scaling.learn(X, standardize=self.standardize)
+        self._warn_about_inputs(X)
+        self._warn_about_copies(X, targets)
+        self.model_ = Model(
+            self._scaling.apply(X),
+            targets,
+            kernel=self.kernel,
+            likelihood=self.likelihood,
+            evidence=self.evidence,
+            input_names=self._input_names(),
+        )
+        found = self.model_.likelihood
+        if found.targets != self.targets:
+            names = "'logistic' or 'probit'" if self.targets == "labels" else "'gaussian'"
+            other = "GPRegressor" if self.targets == "labels" else "GPClassifier"
+            raise InvalidInput(
+                f"'likelihood' {found!r} is for {found.targets}, and {type(self).__name__} explains {self.targets}. "
+                f"Take {names}, or {other}."
+            )
+        self.trace_ = self._sample()
+        if self.trace_.sampler != "map":
+            diagnostics.warn(self.trace_)
+        self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
+        self.kernel_ = self.model_.bound_kernel(self._best)
+        return self
+
+    def _sample(self) -> Trace:
+        sampler = "hmc" if self.sampler is None else self.sampler
+        if sampler == "map":
+            begin = time.perf_counter()
+            optimum = find_map(self.model_, random_state=self.random_state, n_jobs=self.n_jobs)
+            if not optimum.converged:
+                warn_user(
+                    "the search for the most probable hyperparameters ended before the gradient vanished: its maximum "
+                    "may not be one. Narrow the widest priors, or sample instead (sampler='hmc').",
+                    ApproximationWarning,
+                )
+            return point_trace(optimum, time.perf_counter() - begin)
+        return sample(
+            self.model_,
+            sampler,
+            draws=self.draws,
+            tune=self.tune,
+            chains=self.chains,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            progressbar=self.progressbar,
+            max_time=self.max_time,
+            checkpoint=self.checkpoint,
+        )
+
+    def _warn_about_inputs(self, X: Array) -> None:
+        """Say what works, but perhaps not as meant: constant inputs."""
+        constant = [name for name, flag in zip(self._input_names(), self._scaling.constant, strict=True) if flag]
+        if constant:
+            warn_user(
+                f"{len(constant)} of {X.shape[1]} inputs are constant in the training rows ({', '.join(constant[:5])}"
+                f"{', …' if len(constant) > 5 else ''}): they cannot inform the fit, and their length scales follow "
+                "the prior. Drop these columns.",
+                ApproximationWarning,
+            )
+
+    def _warn_about_copies(self, X: Array, targets: Array) -> None:
+        """Say what works, but perhaps not as meant: repeated rows."""
+
+    def _input_names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+
+    def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
+        """What functions of `hmcgp.predict` take: the model, the draws, and new inputs on its scale."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.model_, self._kept_draws(), self._scaling.apply(X)
+
+    # -- keeping it --------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the estimator, fitted or not, to one file, atomically."""
+        export.save_estimator(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an estimator written by `save`.
+
+        The file holds a pickle: load only files that you trust.
+        """
+        return export.load_estimator(path, cls)

@@ -1,0 +1,242 @@
+"""From a table of numbers to averaged predictions with their uncertainty."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from hmcgp import loo as leaving_out
+from hmcgp import mixture, predict
+from hmcgp._checks import check_count
+from hmcgp._random import RandomStateLike
+from hmcgp._scaling import Scaling
+from hmcgp._typing import Array
+from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.estimators._base import GaussianProcess
+from hmcgp.evidence import EvidenceProvider
+from hmcgp.kernels import Kernel
+from hmcgp.likelihoods import Likelihood
+from hmcgp.samplers import Sampler
+
+
+class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
+    """Gaussian-process regression with the hyperparameters integrated out.
+
+    Every prediction is of a mixture, one Gaussian per draw of the hyperparameters: of new observations, noise included,
+    in the units of y.  `latent_mean_and_variance` is of the function alone.
+
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        Covariance function, on the scale of standardised inputs and target.  A number is a fact, a prior is a question.
+        Default: `SquaredExponential(ard=True)` under default priors.  Add `Constant()` or `Linear()` for a mean that
+        is a constant or a linear function with unknown coefficients.
+    likelihood : {"gaussian"} or Likelihood, default="gaussian"
+        `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, on the scale of the standardised target.
+    evidence : {"exact"} or EvidenceProvider, default="exact"
+    sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional
+        How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc".
+    draws, tune, chains, predict_draws, n_jobs, random_state, progressbar, max_time, checkpoint
+        As of `GPClassifier`.
+    standardize : bool, default=True
+        Give every input, and the target, mean 0 and standard deviation 1, which is what the default priors expect.
+
+    Attributes
+    ----------
+    trace_, model_, parameters_, kernel_, n_features_in_, feature_names_in_
+        As of `GPClassifier`; variances and length scales are on the standardised scale.
+
+    Examples
+    --------
+    >>> from hmcgp import GPRegressor, datasets
+    >>> X, y = datasets.load_motorcycle(return_X_y=True)
+    >>> gp = GPRegressor(random_state=1).fit(X, y)  # doctest: +SKIP
+    >>> mean, sd = gp.predict(X, return_std=True)  # doctest: +SKIP
+    """
+
+    targets: ClassVar[str] = "numbers"
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        likelihood: str | Likelihood = "gaussian",
+        evidence: str | EvidenceProvider = "exact",
+        sampler: str | Sampler | None = None,
+        draws: int = 1000,
+        tune: int = 500,
+        chains: int = 4,
+        predict_draws: int | None = 500,
+        n_jobs: int | None = None,
+        standardize: bool = True,
+        random_state: RandomStateLike = None,
+        progressbar: bool = True,
+        max_time: float | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(
+            kernel,
+            likelihood=likelihood,
+            evidence=evidence,
+            sampler=sampler,
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            predict_draws=predict_draws,
+            n_jobs=n_jobs,
+            standardize=standardize,
+            random_state=random_state,
+            progressbar=progressbar,
+            max_time=max_time,
+            checkpoint=checkpoint,
+        )
+
+    def _check_table(self, X: Any, y: Any) -> tuple[Array, Array]:
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True)
+        y = np.asarray(y, dtype=np.float64)
+        self._target_scaling = Scaling.learn(y[:, None], standardize=self.standardize)
+        if self._target_scaling.constant[0]:
+            warn_user(
+                f"all {len(y)} targets are {y[0]:g}: there is nothing to explain, and the hyperparameters follow the "
+                "prior. Check the selection of rows and of the target column.",
+                ApproximationWarning,
+            )
+        return X, self._target_scaling.apply(y[:, None])[:, 0]
+
+    # -- prediction --------------------------------------------------------------------------------------------------
+
+    @property
+    def _unit(self) -> float:
+        """One unit of the standardised target, in those of y."""
+        return float(self._target_scaling.spread[0])
+
+    def _in_units(self, z: Array) -> Array:
+        return self._target_scaling.undo(z[..., None])[..., 0]
+
+    def _mixture(self, X: Any) -> tuple[Array, Array]:
+        """Mean and variance of a new observation for each draw, in the units of y, each of shape (S, m)."""
+        mean, variance = predict.observed_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
+        return self._in_units(mean), self._unit**2 * variance
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Mean of new observations, averaged over the draws, and how sure that is.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        return_std : bool, default=False
+            Return the standard deviation of a new observation, noise included, too.
+        return_cov : bool, default=False
+            Return the covariance of new observations instead, of shape (m, m).
+
+        Returns
+        -------
+        mean : ndarray of shape (m,)
+        sd or covariance : ndarray of shape (m,) or (m, m)
+            Only where asked for.
+        """
+        if return_std and return_cov:
+            raise InvalidInput(
+                "ask for 'return_std' or 'return_cov', not both: the square root of the diagonal of one is the other."
+            )
+        if return_cov:
+            return self._predict_jointly(X)
+        if not return_std:
+            return self._in_units(predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)[0])
+        mean, variance = mixture.moments(*self._mixture(X))
+        return mean, np.sqrt(variance)
+
+    def _predict_jointly(self, X: Any) -> tuple[Array, Array]:
+        model, draws, X = self._new_inputs(X)
+        means, covariance = [], np.zeros((len(X), len(X)))
+        for mean, S in predict.observed_jointly(model, draws, X):
+            means.append(mean)
+            covariance += S / len(draws)
+        between = np.array(means) - np.mean(means, axis=0)
+        covariance += between.T @ between / len(draws)
+        return self._in_units(np.mean(means, axis=0)), self._unit**2 * covariance
+
+    def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
+        """Quantiles of new observations under the mixture over draws.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        quantiles : float or sequence of float, default=(0.05, 0.5, 0.95)
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (m, k), or (m,) for one number
+        """
+        q = np.atleast_1d(np.asarray(quantiles, dtype=float))
+        if q.ndim != 1 or not ((q > 0.0) & (q < 1.0)).all():
+            raise InvalidInput(f"'quantiles' must be numbers strictly between 0 and 1; got {quantiles}.")
+        found = mixture.quantiles(q, *self._mixture(X)).T
+        return found[:, 0] if np.ndim(quantiles) == 0 else found
+
+    def log_predictive_density(self, X: Any, y: Any) -> Array:
+        """Log density of observed targets under the mixture over draws.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        y : array-like of shape (m,)
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            Their mean is what cross-validation should compare.
+        """
+        y = column_or_1d(y, dtype=np.float64)
+        check_consistent_length(X, y)
+        return mixture.log_density(y, *self._mixture(X))
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+        """Draw new observations at all inputs jointly, each sample under another draw of the hyperparameters.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        n_samples : int, default=1
+        random_state : None, int or RandomState, default=0
+
+        Returns
+        -------
+        ndarray of shape (m, n_samples)
+        """
+        check_count("n_samples", n_samples, 1)
+        rng = check_random_state(random_state)
+        model, draws, X = self._new_inputs(X)
+        chosen = np.sort(rng.randint(len(draws), size=n_samples))
+        groups, counts = np.unique(chosen, return_counts=True)
+        samples = [
+            rng.multivariate_normal(mean, covariance, size=count, check_valid="ignore")
+            for (mean, covariance), count in zip(predict.observed_jointly(model, draws[groups], X), counts, strict=True)
+        ]
+        together = rng.permutation(np.concatenate(samples))  # samples of one draw need not lie side by side
+        return self._in_units(together).T
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
+        """Mean and variance of the function, without noise, in the units of y; each of shape (m,)."""
+        mean, variance = predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
+        return self._in_units(mean), self._unit**2 * variance
+
+    def loo(self) -> leaving_out.LeaveOneOut:
+        """How well each training row is predicted by all others: log densities in the units of y, exact for each draw.
+
+        Returns
+        -------
+        LeaveOneOut
+            As of `GPClassifier.loo`.
+        """
+        return super().loo().in_units(self._unit)
+
+    def _observed(self) -> NDArray[Any]:
+        return self._in_units(self.model_.y)
