@@ -10,16 +10,20 @@ from numpy.typing import ArrayLike, NDArray
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import _style as style
+from hmcgp.plots._numbers import Regressor, numbers_1d, numbers_2d
 from hmcgp.plots._result import (
     Classifier,
     DrawnClassifier,
     binary_classes,
     check_prob,
     input_names,
+    inputs_of,
     is_class_1,
     named_like_fit,
+    range_of,
     require,
     target_label,
+    widened,
 )
 
 if TYPE_CHECKING:
@@ -27,20 +31,19 @@ if TYPE_CHECKING:
     from matplotlib.contour import QuadContourSet
 
 _LINES = (0.1, 0.25, 0.5, 0.75, 0.9)
-_MARGIN = 0.06  # of the range of the data, on each side
 
 
-def predictive(result: DrawnClassifier, X: Any, y: ArrayLike, *, ax: Axes | None = None) -> Axes:
-    """Draw the predicted probability over the input space of a fit with one or two inputs.
+def predictive(result: DrawnClassifier | Regressor, X: Any, y: ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """Draw the prediction over the input space of a fit with one or two inputs.
 
     Parameters
     ----------
-    result : fitted binary classifier
-        Fitted on one input (see `predictive_1d`) or two (see `predictive_2d`).
+    result : fitted binary classifier or regressor
+        Fitted on one input (see `predictive_1d`, `numbers_1d`) or two (see `predictive_2d`, `numbers_2d`).
     X : array or DataFrame of shape (n, 1) or (n, 2)
         Inputs of the data to show.
     y : array of shape (n,)
-        Their labels.
+        Their labels or numbers.
     ax : Axes, optional
         Drawn into when given.
 
@@ -49,10 +52,12 @@ def predictive(result: DrawnClassifier, X: Any, y: ArrayLike, *, ax: Axes | None
     Axes
     """
     require(result, "n_features_in_")
-    if result.n_features_in_ == 1:
-        return predictive_1d(result, X, y, ax=ax)
-    if result.n_features_in_ == 2:
-        return predictive_2d(result, X, y, ax=ax)
+    kinds: dict[int, Any] = {1: predictive_1d, 2: predictive_2d}
+    if hasattr(result, "predict_quantiles"):
+        kinds = {1: numbers_1d, 2: numbers_2d}
+    if result.n_features_in_ in kinds:
+        drawn: Axes = kinds[result.n_features_in_](result, X, y, ax=ax)
+        return drawn
     raise InvalidInput(
         f"'result' must be fitted on one or two inputs; got {result.n_features_in_}. "
         "Fit on two columns, or see plots.calibration and plots.relevance."
@@ -95,8 +100,8 @@ def predictive_1d(
     require(result, "classes_", "n_features_in_", "predict_proba", "predict_proba_draws")
     check_prob(prob)
     classes = binary_classes(result.classes_)
-    data = None if X is None else _inputs(result, X, 1)[:, 0]
-    grid = np.linspace(*_range_1d(data, limits), n_grid)
+    data = None if X is None else inputs_of(result, X, 1)[:, 0]
+    grid = np.linspace(*range_of(data, limits), n_grid)
     asked = named_like_fit(result, grid[:, None])
     low, high = np.quantile(result.predict_proba_draws(asked)[:, :, 1], [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
     ax = style.new_axes(ax, (6.0, 3.6))
@@ -152,8 +157,8 @@ def predictive_2d(
     require(result, "classes_", "n_features_in_", "predict_proba")
     classes = binary_classes(result.classes_)
     event = is_class_1(y, classes)
-    data = _inputs(result, X, 2)
-    x0, x1 = (np.linspace(*_widened(column), n_grid) for column in data.T)
+    data = inputs_of(result, X, 2)
+    x0, x1 = (np.linspace(*widened(column), n_grid) for column in data.T)
     points = np.stack([axis.ravel() for axis in np.meshgrid(x0, x1)], axis=1)  # (n_grid ** 2, 2)
     P = np.clip(result.predict_proba(named_like_fit(result, points))[:, 1], 0.0, 1.0).reshape(n_grid, n_grid)
     ax = style.new_axes(ax, (6.2, 4.8))
@@ -163,35 +168,8 @@ def predictive_2d(
     ax.set(xlabel=names[0], ylabel=names[1], xlim=(x0[0], x0[-1]), ylim=(x1[0], x1[-1]))
     style.clean(ax)
     if colorbar:
-        _colorbar(ax, filled, target_label(y, classes))
+        style.colorbar(ax, filled, target_label(y, classes), ticks=[0, *_LINES, 1])
     return ax
-
-
-def _inputs(result: Any, X: Any, n_inputs: int) -> Array:
-    data = np.asarray(X, dtype=float)
-    if n_inputs == 1 and data.ndim == 1:
-        data = data[:, None]
-    fitted = result.n_features_in_
-    if fitted != n_inputs or data.ndim != 2 or data.shape[1] != n_inputs:
-        raise InvalidInput(
-            f"this picture is of {n_inputs} input{'s' * (n_inputs > 1)}; "
-            f"got a fit on {fitted} and 'X' of shape {data.shape}. See plots.predictive."
-        )
-    return data
-
-
-def _range_1d(data: Array | None, limits: tuple[float, float] | None) -> tuple[float, float]:
-    if limits is not None:
-        return limits
-    if data is None:
-        raise InvalidInput("'X' or 'limits' must be given, to know where to draw.")
-    return _widened(data)
-
-
-def _widened(column: Array) -> tuple[float, float]:
-    low, high = float(column.min()), float(column.max())
-    margin = _MARGIN * (high - low) or 1.0
-    return low - margin, high + margin
 
 
 def _rug(ax: Axes, data: Array, event: NDArray[np.bool_], classes: NDArray[Any]) -> None:
@@ -230,12 +208,3 @@ def _scatter(ax: Axes, data: Array, event: NDArray[np.bool_], classes: NDArray[A
     ax.legend(
         fontsize=style.SMALL, labelcolor=style.INK, framealpha=0.9, edgecolor="none", handletextpad=0.2, borderpad=0.3
     )
-
-
-def _colorbar(ax: Axes, filled: QuadContourSet, label: str) -> None:
-    figure = ax.get_figure()
-    assert figure is not None
-    bar = figure.colorbar(filled, ax=ax, ticks=[0, *_LINES, 1], format="%g", pad=0.02, aspect=28)
-    bar.outline.set_visible(False)  # type: ignore[operator]
-    style.clean(bar.ax, hide=("top", "right", "left", "bottom"))
-    bar.set_label(label, size=style.TEXT, color=style.INK)

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 
+_MARGIN = 0.06  # of the range of the data, on each side
+
 
 class TraceLike(Protocol):
     """Draws of the natural parameters, with their names and statistics."""
@@ -128,3 +130,32 @@ def check_prob(prob: float) -> None:
     """Refuse a probability that makes no interval."""
     if not 0.0 < prob < 1.0:
         raise InvalidInput(f"'prob' must be between 0 and 1; got {prob}.")
+
+
+def inputs_of(result: Any, X: Any, n_inputs: int) -> Array:
+    data = np.asarray(X, dtype=float)
+    if n_inputs == 1 and data.ndim == 1:
+        data = data[:, None]
+    fitted = result.n_features_in_
+    if fitted != n_inputs or data.ndim != 2 or data.shape[1] != n_inputs:
+        raise InvalidInput(
+            f"this picture is of {n_inputs} input{'s' * (n_inputs > 1)}; "
+            f"got a fit on {fitted} and 'X' of shape {data.shape}. See plots.predictive."
+        )
+    return data
+
+
+def range_of(data: Array | None, limits: tuple[float, float] | None) -> tuple[float, float]:
+    """Return the limits given, else those of the data and a little more."""
+    if limits is not None:
+        return limits
+    if data is None:
+        raise InvalidInput("'X' or 'limits' must be given, to know where to draw.")
+    return widened(data)
+
+
+def widened(column: Array) -> tuple[float, float]:
+    """Return the range of the data and a little more on each side."""
+    low, high = float(column.min()), float(column.max())
+    margin = _MARGIN * (high - low) or 1.0
+    return low - margin, high + margin

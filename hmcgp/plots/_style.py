@@ -6,11 +6,12 @@ deficiencies; class 0 is always blue and class 1 always vermilion.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.contour import QuadContourSet
 
 BLUE, VERMILION = "#0072B2", "#D55E00"
 CHAINS = (BLUE, "#E69F00", "#009E73", "#CC79A7", "#56B4E9", VERMILION)
@@ -43,3 +44,13 @@ def probability_map() -> LinearSegmentedColormap:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("hmcgp_probability", ["#6FB1D8", "#FAFAFA", "#EDA06A"])
+
+
+def colorbar(ax: Axes, filled: QuadContourSet, label: str, *, ticks: Any) -> None:
+    """Add a quiet colour bar."""
+    figure = ax.get_figure()
+    assert figure is not None
+    bar = figure.colorbar(filled, ax=ax, ticks=ticks, format="%g", pad=0.02, aspect=28)
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    clean(bar.ax, hide=("top", "right", "left", "bottom"))
+    bar.set_label(label, size=TEXT, color=INK)

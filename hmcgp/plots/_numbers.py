@@ -1,0 +1,150 @@
+"""Predicted numbers as a function of one or two inputs, with the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.plots import _style as style
+from hmcgp.plots._result import check_prob, input_names, inputs_of, named_like_fit, range_of, require, widened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Regressor(Protocol):
+    """A fitted regressor that predicts a distribution."""
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of inputs."""
+        ...
+
+    def predict(self, X: Any) -> Array:
+        """Means of shape (n,)."""
+        ...
+
+    def predict_quantiles(self, X: Any, quantiles: Any) -> Array:
+        """Quantiles of new observations, of shape (n, k)."""
+        ...
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
+        """Mean and variance of the function, each of shape (n,)."""
+        ...
+
+
+def numbers_1d(
+    result: Regressor,
+    X: Any = None,
+    y: ArrayLike | None = None,
+    *,
+    prob: float = 0.9,
+    limits: tuple[float, float] | None = None,
+    n_grid: int = 300,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the mean over a single input, with bands for the function and for new observations, and the data.
+
+    Parameters
+    ----------
+    result : fitted regressor with one input
+    X, y : array of shape (n, 1) or (n,), array of shape (n,), optional
+        Data to show.
+    prob : float, default 0.9
+        Probability of the bands.
+    limits : pair of float, optional
+        Range of the input; that of `X` and a little more when not given.
+    n_grid : int, default 300
+        Points at which to predict.
+    ax : Axes, optional
+        Drawn into when given.
+
+    Returns
+    -------
+    Axes
+    """
+    require(result, "n_features_in_", "predict_quantiles", "latent_mean_and_variance")
+    check_prob(prob)
+    data = None if X is None else inputs_of(result, X, 1)[:, 0]
+    grid = np.linspace(*range_of(data, limits), n_grid)
+    asked = named_like_fit(result, grid[:, None])
+    low, high = result.predict_quantiles(asked, [0.5 - prob / 2, 0.5 + prob / 2]).T
+    mean, variance = result.latent_mean_and_variance(asked)
+    half = _half_width(prob) * np.sqrt(variance)
+    ax = style.new_axes(ax, (6.4, 3.8))
+    ax.fill_between(grid, low, high, color=style.BLUE, alpha=0.13, lw=0, label=f"{100 * prob:g} % of observations")
+    ax.fill_between(grid, mean - half, mean + half, color=style.BLUE, alpha=0.3, lw=0, label="the function")
+    ax.plot(grid, mean, color=style.BLUE, lw=1.8, label="mean")
+    if data is not None and y is not None:
+        ax.plot(data, np.asarray(y), "o", ms=3.6, color=style.INK, mec="white", mew=0.5, label="data", zorder=3)
+    names = input_names(result, X)
+    ax.set(xlabel=names[0] if names else "input", ylabel=_target(y), xlim=(grid[0], grid[-1]))
+    style.clean(ax)
+    ax.legend(
+        frameon=False, fontsize=style.SMALL, labelcolor=style.INK, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4
+    )
+    return ax
+
+
+def numbers_2d(result: Regressor, X: Any, y: ArrayLike, *, n_grid: int = 60, ax: Axes | None = None) -> Axes:
+    """Draw contours of the mean over two inputs, with the data in the same colours.
+
+    Parameters
+    ----------
+    result : fitted regressor with two inputs
+    X : array or DataFrame of shape (n, 2)
+        Inputs of the data to show; they set the limits.
+    y : array of shape (n,)
+    n_grid : int, default 60
+        Points per side of the grid at which to predict.
+    ax : Axes, optional
+        Drawn into when given.
+
+    Returns
+    -------
+    Axes
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    require(result, "n_features_in_", "predict")
+    data, y_shown = inputs_of(result, X, 2), np.asarray(y, dtype=float)
+    if y_shown.shape != (len(data),):
+        raise InvalidInput(f"'y' must have one number per row of 'X'; got {y_shown.shape} for {len(data)} rows.")
+    x0, x1 = (np.linspace(*widened(column), n_grid) for column in data.T)
+    points = np.stack([axis.ravel() for axis in np.meshgrid(x0, x1)], axis=1)  # (n_grid ** 2, 2)
+    mean = result.predict(named_like_fit(result, points)).reshape(n_grid, n_grid)
+    low, high = min(mean.min(), y_shown.min()), max(mean.max(), y_shown.max())
+    ax = style.new_axes(ax, (6.2, 4.8))
+    filled = ax.contourf(x0, x1, mean, levels=np.linspace(low, high, 41), cmap="viridis", vmin=low, vmax=high)
+    filled.set_edgecolor("face")  # no hairlines between the levels in vector formats
+    ax.scatter(
+        data[:, 0],
+        data[:, 1],
+        c=y_shown,
+        s=24,
+        cmap="viridis",
+        vmin=low,
+        vmax=high,
+        edgecolor="white",
+        lw=0.8,
+        zorder=3,
+    )
+    names = input_names(result, X) or ["input 0", "input 1"]
+    ax.set(xlabel=names[0], ylabel=names[1], xlim=(x0[0], x0[-1]), ylim=(x1[0], x1[-1]))
+    style.clean(ax)
+    style.colorbar(ax, filled, _target(y), ticks=MaxNLocator(7))
+    return ax
+
+
+def _half_width(prob: float) -> float:
+    from scipy.stats import norm
+
+    return float(norm.ppf(0.5 + prob / 2))
+
+
+def _target(y: object) -> str:
+    return str(getattr(y, "name", None) or "y")
