@@ -38,7 +38,6 @@ def test_random_splits_are_halves_with_equal_shares():
     np.testing.assert_allclose(first.X.mean(axis=0), 0.0, atol=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", paper.KERNELS)
 @pytest.mark.parametrize("method", paper.METHODS)
 def test_sonar(name, method):
