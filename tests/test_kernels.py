@@ -7,7 +7,7 @@ from checks import check_gradient, random_symmetric, squared_exponential
 from sklearn.gaussian_process import kernels as sk
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels import Constant, Kernel, Linear, SquaredExponential, White
+from hmcgp.kernels import Constant, Kernel, Linear, NeuralNetwork, SquaredExponential, White
 from hmcgp.priors import Gamma, LogNormal
 
 NAMES = ["FL", "RW", "CL"]
@@ -21,6 +21,8 @@ BOUND = [
     Linear(0.4),
     Linear([0.1, 2.0, 0.5]),
     White(0.2),
+    NeuralNetwork(1.7, 0.4, 0.8),
+    NeuralNetwork(0.6, 3.0, [0.1, 20.0, 1.0]),
     SquaredExponential(1.0, 1.0) + Linear(0.5),
     SquaredExponential(1.0, [1.0, 2.0, 3.0]) * Linear([0.5, 0.1, 1.0]),
     2.5 * SquaredExponential(1.0, 0.7),

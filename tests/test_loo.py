@@ -237,5 +237,5 @@ def test_weighted_draws_against_refits_with_new_draws():
 
 def sampled(rows):
     model = model_of(Logistic(), EP(), rows)
-    trace = sample(model, draws=400, tune=200, chains=2, random_state=0, progressbar=False, n_jobs=1)
+    trace = sample(model, draws=250, tune=150, chains=2, random_state=0, progressbar=False, n_jobs=1)
     return model, trace.flat

@@ -167,7 +167,7 @@ def test_repr_and_frozen():
         (lambda: HalfCauchy(math.inf), "'scale' of HalfCauchy must be finite"),
         (lambda: Beta("2", 1.0), "'alpha' of Beta must be a number"),
         (lambda: Normal(True, 1.0), "'mu' of Normal must be a number"),
-        (lambda: default_prior("period", 3), "no default prior for the role 'period'"),
+        (lambda: default_prior("colour", 3), "no default prior for the role 'colour'"),
         (lambda: default_prior("variance", 0), "'n_inputs'"),
         (lambda: default_prior("variance", 1.5), "'n_inputs'"),
     ],
@@ -220,6 +220,12 @@ def test_default_length_scale_grows_with_the_square_root_of_the_inputs():
     assert math.exp(many.mu - one.mu) == pytest.approx(7.0, rel=1e-12)
     assert many.sigma == one.sigma
     assert default_prior("variance", 1) == default_prior("variance", 49)
+
+
+def test_default_weights_share_the_sum_over_inputs():
+    one, many = default_prior("weight", 1), default_prior("weight", 49)
+    assert math.exp(one.mu - many.mu) == pytest.approx(49.0, rel=1e-12)
+    assert default_prior("bias", 1) == default_prior("bias", 49)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from hmcgp.kernels.base import Kernel, Parameter, parameter
 from hmcgp.kernels.combined import On, Product, Scaled, Sum
+from hmcgp.kernels.neural import NeuralNetwork
 from hmcgp.kernels.nonstationary import Constant, Linear, White
 from hmcgp.kernels.stationary import SquaredExponential
 
@@ -9,6 +10,7 @@ __all__ = [
     "Constant",
     "Kernel",
     "Linear",
+    "NeuralNetwork",
     "On",
     "Parameter",
     "Product",

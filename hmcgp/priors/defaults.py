@@ -15,7 +15,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
 
     Parameters
     ----------
-    role : {"variance", "length_scale", "noise", "flip"}
+    role : {"variance", "length_scale", "noise", "flip", "bias", "weight"}
         What the hyperparameter does.
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts.
@@ -30,6 +30,9 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         `LogNormal(0.5 + log(d)/2, 1)` for a length scale: median 1.65 sqrt(d), 95 % within 0.23 to 11.7 sqrt(d).
         `Beta(1, 4, upper=0.5)` for the rate of flipped labels: mean 0.1, most probable at 0, 95 % below 0.26.
         `LogNormal(-3, 2)` for the variance of the noise on numbers: median 0.05, 95 % within 0.001 to 2.5.
+        `LogNormal(-log(d), 2)` for a weight that multiplies products or squares of inputs: median 1/d, so that their
+        sum over d standardised inputs is of order 1; 1/weight is a squared length scale, hence twice its spread.
+        `LogNormal(0, 1.5)` for the bias beside such a sum: median 1, 95 % within 0.05 to 19.
 
     Notes
     -----
@@ -94,6 +97,8 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         return Beta(1.0, 4.0, upper=0.5)
     if role == "length_scale":
         return LogNormal(0.5 + 0.5 * math.log(n_inputs), 1.0)
-    raise InvalidInput(
-        f"no default prior for the role {role!r}; known are 'variance', 'length_scale', 'noise', 'flip'. Give a prior."
-    )
+    if role == "weight":
+        return LogNormal(-math.log(n_inputs), 2.0)
+    if role == "bias":
+        return LogNormal(0.0, 1.5)
+    raise InvalidInput(f"no default prior for the role {role!r}. Give a prior.")
