@@ -7,7 +7,18 @@ from checks import check_gradient, random_symmetric, squared_exponential
 from sklearn.gaussian_process import kernels as sk
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels import Constant, Kernel, Linear, NeuralNetwork, SquaredExponential, White
+from hmcgp.kernels import (
+    Constant,
+    Kernel,
+    Linear,
+    Matern,
+    NeuralNetwork,
+    RationalQuadratic,
+    Spherical,
+    SquaredExponential,
+    Triangle,
+    White,
+)
 from hmcgp.priors import Gamma, LogNormal
 
 NAMES = ["FL", "RW", "CL"]
@@ -21,6 +32,13 @@ BOUND = [
     Linear(0.4),
     Linear([0.1, 2.0, 0.5]),
     White(0.2),
+    *(Matern(1.4, 1.5, nu=nu) for nu in (0.5, 1.5, 2.5)),
+    *(Matern(0.4, [0.5, 1.0, 30.0], nu=nu) for nu in (0.5, 1.5, 2.5)),
+    RationalQuadratic(1.4, 1.5, shape=0.7),
+    RationalQuadratic(0.4, [0.5, 1.0, 30.0], shape=20.0),
+    Triangle(1.4, 2.5).on(1),
+    Spherical(1.4, 2.5),
+    Spherical(0.4, [2.0, 3.0, 30.0]),
     NeuralNetwork(1.7, 0.4, 0.8),
     NeuralNetwork(0.6, 3.0, [0.1, 20.0, 1.0]),
     SquaredExponential(1.0, 1.0) + Linear(0.5),
@@ -58,6 +76,16 @@ def test_vjp_matches_central_differences(kernel):
         return np.sum(G * K), pullback(G)
 
     check_gradient(fun, np.concatenate([np.atleast_1d(v) for v in values_of(kernel)]).astype(float))
+
+
+@pytest.mark.parametrize("kernel", [k for k in BOUND if k.has_input_vjp], ids=describe)
+def test_input_vjp_matches_central_differences(kernel):
+    G = random_symmetric(np.random.default_rng(0), len(X))
+
+    def fun(x):
+        return np.sum(G * kernel(x.reshape(X.shape))), kernel.input_vjp(x.reshape(X.shape), G).ravel()
+
+    check_gradient(fun, X.ravel())
 
 
 @pytest.mark.parametrize("kernel", BOUND, ids=describe)
@@ -172,6 +200,7 @@ def test_columns_that_are_neither_positions_nor_names(columns):
         (lambda: SquaredExponential(1.0, [1.0, 2.0])(X), "2 length scales"),
         (lambda: SquaredExponential(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
         (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "located"),
+        (lambda: Matern(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(make, message):
@@ -190,6 +219,20 @@ def test_only_kernels_can_be_added():
     for add in (lambda: kernel + 2.0, lambda: 2.0 + kernel):
         with pytest.raises(TypeError, match="Constant"):
             add()
+
+
+class Opaque(Linear):
+    """A kernel without derivatives in its inputs."""
+
+    input_vjp = Kernel.input_vjp
+
+
+def test_kernels_without_input_derivatives_say_so():
+    kernel = 2.0 * (SquaredExponential(1.0, 1.0) + Opaque(1.0))
+    assert SquaredExponential(1.0, 1.0).has_input_vjp
+    assert not kernel.has_input_vjp
+    with pytest.raises(InvalidInput, match="Opaque does not know its derivatives"):
+        kernel.input_vjp(X, np.eye(len(X)))
 
 
 def test_kernels_are_values():

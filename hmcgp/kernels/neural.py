@@ -70,6 +70,11 @@ class NeuralNetwork(Kernel):
 
         return K, pullback
 
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        S = core.pull_back(G, self._gram(X), self._scale())
+        return np.asarray(4.0 * (S @ X) * bound_value(self, "weight_variance"))
+
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         if X2 is None:
             return core.covariance(self._gram(X), self._scale())

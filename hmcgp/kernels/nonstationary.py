@@ -25,6 +25,10 @@ class Constant(Kernel):
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
         return self(X), lambda G: np.array([G.sum()])
 
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Zero: the inputs do not matter."""
+        return np.zeros(X.shape)
+
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return np.full((len(X), len(X if X2 is None else X2)), float(bound_value(self, "variance")))
 
@@ -57,6 +61,10 @@ class Linear(Kernel):
 
         return self(X), pullback
 
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        return np.asarray(2.0 * (G @ X) * bound_value(self, "variance"))
+
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         root = np.sqrt(bound_value(self, "variance"))  # on both sides: the product is then symmetric to the last bit
         S = X * root
@@ -83,6 +91,10 @@ class White(Kernel):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
         return self(X), lambda G: np.array([np.trace(G)])
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Zero: the inputs do not matter."""
+        return np.zeros(X.shape)
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         if X2 is not None:

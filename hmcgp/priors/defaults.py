@@ -15,7 +15,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
 
     Parameters
     ----------
-    role : {"variance", "length_scale", "noise", "flip", "bias", "weight"}
+    role : {"variance", "length_scale", "noise", "flip", "bias", "weight", "shape"}
         What the hyperparameter does.
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts.
@@ -33,6 +33,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         `LogNormal(-log(d), 2)` for a weight that multiplies products or squares of inputs: median 1/d, so that their
         sum over d standardised inputs is of order 1; 1/weight is a squared length scale, hence twice its spread.
         `LogNormal(0, 1.5)` for the bias beside such a sum: median 1, 95 % within 0.05 to 19.
+        `LogNormal(0.7, 1)` for the shape of a rational quadratic: median 2, 95 % within 0.3 to 14.
 
     Notes
     -----
@@ -101,4 +102,6 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         return LogNormal(-math.log(n_inputs), 2.0)
     if role == "bias":
         return LogNormal(0.0, 1.5)
+    if role == "shape":
+        return LogNormal(0.7, 1.0)
     raise InvalidInput(f"no default prior for the role {role!r}. Give a prior.")
