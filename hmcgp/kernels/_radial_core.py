@@ -4,8 +4,8 @@ Beside K they give its slope in the form W = -2 variance dφ/d(r²), with which
 
     ∂K/∂ℓ_k = W (z_k - z'_k)²/ℓ_k,     ∂K/∂x_k = -W (z_k - z'_k)/ℓ_k,
 
-so that `_stationary_core.pull_back` serves all of them (for the squared exponential W = K).  Where φ has a cusp at r = 0,
-W grows as 1/r, and W (z_k - z'_k)² tends to 0: W is set to 0 there.
+so that `_stationary_core.pull_back` serves all of them (for the squared exponential W = K).  Where φ has a cusp at
+r = 0, W grows as 1/r, and W (z_k - z'_k)² tends to 0: W is set to 0 there.
 
     MATERN12    e^-r                            W/variance = e^-r/r
     MATERN32    (1 + t) e^-t,        t = √3 r                3 e^-t
@@ -77,15 +77,17 @@ def _profile(kind: int, alpha: float, variance: float, s: Array, work: Array, k:
 
 
 @njit(cache=True, error_model="numpy")
-def covariance(kind: int, alpha: float, Z: Array, variance: float) -> tuple[Array, Array, Array]:
-    """K of the n columns of Z, symmetric, and the lower triangles of W and of r², each of shape (n, n)."""
+def covariance(kind: int, alpha: float, Z: Array, variance: float, slopes: bool) -> tuple[Array, Array]:
+    """K of the n columns of Z, symmetric, of shape (n, n), and with `slopes` the lower triangle of W."""
     n = Z.shape[1]
-    K, W, R2, work = np.empty((n, n)), np.empty((n, n)), np.empty((n, n)), np.empty(n)
+    K, W = np.empty((n, n)), np.empty((n if slopes else 1, n))
+    s, work = np.empty(n), np.empty(n)
     for i in range(n):
-        _square_distances(Z, i, Z, i + 1, R2[i])
-        _profile(kind, alpha, variance, R2[i, : i + 1], work[: i + 1], K[i, : i + 1], W[i, : i + 1])
+        m = i + 1
+        _square_distances(Z, i, Z, m, s)
+        _profile(kind, alpha, variance, s[:m], work[:m], K[i, :m], W[i if slopes else 0, :m])
     mirror_lower(K)
-    return K, W, R2
+    return K, W
 
 
 @njit(cache=True, error_model="numpy")
@@ -100,11 +102,12 @@ def cross_covariance(kind: int, alpha: float, Z: Array, Z2: Array, variance: flo
 
 
 @njit(cache=True, error_model="numpy")
-def pull_back_rational(G: Array, K: Array, R2: Array, alpha: float) -> float:
-    """Σ_ij G_ij ∂K_ij/∂α = Σ_ij G_ij K_ij (b/(1 + b) - log(1 + b)), b = r²/2α, from the lower triangles."""
+def pull_back_rational(G: Array, K: Array, W: Array) -> float:
+    """Σ_ij G_ij ∂K_ij/∂α = Σ_ij G_ij K_ij (b/(1 + b) - log(1 + b)), with b = r²/2α = K/W - 1."""
     total = 0.0
     for i in range(K.shape[0]):
         for j in range(i):
-            b = 0.5 * R2[i, j] / alpha
-            total += G[i, j] * K[i, j] * (b / (1.0 + b) - math.log1p(b))
+            if W[i, j] > 0.0:  # else K has underflowed too
+                base = K[i, j] / W[i, j]
+                total += G[i, j] * K[i, j] * (1.0 - 1.0 / base - math.log(base))
     return 2.0 * total

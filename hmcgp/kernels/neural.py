@@ -44,10 +44,11 @@ class NeuralNetwork(Kernel):
 
     def _gram(self, X: Array, X2: Array | None = None) -> Array:
         """N(x, x') for all pairs of rows."""
-        bias = bound_value(self, "bias_variance")
-        root = np.sqrt(bound_value(self, "weight_variance"))  # on both sides: the product is then symmetric
+        root = np.sqrt(2.0 * bound_value(self, "weight_variance"))  # on both sides: the product is then symmetric
         S = X * root
-        return 2.0 * (bias + S @ (S if X2 is None else X2 * root).T)
+        N = S @ (S if X2 is None else X2 * root).T
+        N += 2.0 * bound_value(self, "bias_variance")
+        return np.asarray(N)
 
     def _own(self, X: Array) -> Array:
         """N(x, x) of each row."""

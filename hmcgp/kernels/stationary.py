@@ -110,28 +110,28 @@ class Radial(Stationary):
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
         variance = float(bound_value(self, "variance"))
         Z = self._scaled(X)  # (d, n)
-        K, W, R2 = radial.covariance(*self._profile(), Z, variance)
+        K, W = radial.covariance(*self._profile(), Z, variance, True)
 
         def pullback(G: Array) -> Array:
             _, squares = core.pull_back(G, W, Z)
-            return self._assemble(np.vdot(G, K) / variance, squares, *self._pull_shape(G, K, R2))
+            return self._assemble(np.vdot(G, K) / variance, squares, *self._pull_shape(G, K, W))
 
         return K, pullback
 
-    def _pull_shape(self, G: Array, K: Array, R2: Array) -> tuple[float, ...]:
+    def _pull_shape(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
         """Derivatives in parameters beyond variance and length scales."""
         return ()
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`); 0 between coincident rows where φ has a cusp."""
         Z = self._scaled(X)
-        _, W, _ = radial.covariance(*self._profile(), Z, float(bound_value(self, "variance")))
+        _, W = radial.covariance(*self._profile(), Z, float(bound_value(self, "variance")), True)
         return -2.0 * core.pull_back_inputs(G, W, Z).T / bound_value(self, "length_scale")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         variance = float(bound_value(self, "variance"))
         if X2 is None:
-            return radial.covariance(*self._profile(), self._scaled(X), variance)[0]
+            return radial.covariance(*self._profile(), self._scaled(X), variance, False)[0]
         return radial.cross_covariance(*self._profile(), *self._scaled_pair(X, X2), variance)
 
 
@@ -189,5 +189,5 @@ class RationalQuadratic(Radial):
     def _profile(self) -> tuple[int, float]:
         return radial.RATIONAL, float(bound_value(self, "shape"))
 
-    def _pull_shape(self, G: Array, K: Array, R2: Array) -> tuple[float, ...]:
-        return (radial.pull_back_rational(G, K, R2, float(bound_value(self, "shape"))),)
+    def _pull_shape(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
+        return (radial.pull_back_rational(G, K, W),)

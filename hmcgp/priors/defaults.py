@@ -90,18 +90,16 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     """
     if isinstance(n_inputs, bool) or not isinstance(n_inputs, int | np.integer) or n_inputs < 1:
         raise InvalidInput(f"'n_inputs' must be a positive whole number; got {n_inputs!r}.")
-    if role == "variance":
-        return LogNormal(2.0, 2.0) if targets == "labels" else LogNormal(0.0, 1.5)
-    if role == "noise":
-        return LogNormal(-3.0, 2.0)
-    if role == "flip":
-        return Beta(1.0, 4.0, upper=0.5)
-    if role == "length_scale":
-        return LogNormal(0.5 + 0.5 * math.log(n_inputs), 1.0)
-    if role == "weight":
-        return LogNormal(-math.log(n_inputs), 2.0)
-    if role == "bias":
-        return LogNormal(0.0, 1.5)
-    if role == "shape":
-        return LogNormal(0.7, 1.0)
-    raise InvalidInput(f"no default prior for the role {role!r}. Give a prior.")
+    log_d = math.log(n_inputs)
+    known: dict[str, Prior] = {
+        "variance": LogNormal(2.0, 2.0) if targets == "labels" else LogNormal(0.0, 1.5),
+        "length_scale": LogNormal(0.5 + 0.5 * log_d, 1.0),
+        "noise": LogNormal(-3.0, 2.0),
+        "flip": Beta(1.0, 4.0, upper=0.5),
+        "weight": LogNormal(-log_d, 2.0),
+        "bias": LogNormal(0.0, 1.5),
+        "shape": LogNormal(0.7, 1.0),
+    }
+    if role not in known:
+        raise InvalidInput(f"no default prior for the role {role!r}; known are {', '.join(known)}. Give a prior.")
+    return known[role]
