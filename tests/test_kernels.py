@@ -19,6 +19,7 @@ from hmcgp.kernels import (
     Triangle,
     White,
 )
+from hmcgp.model import Model
 from hmcgp.priors import Gamma, LogNormal
 
 NAMES = ["FL", "RW", "CL"]
@@ -252,3 +253,11 @@ def test_every_kernel_is_tested():
 
     public = {v for v in vars(module).values() if isinstance(v, type) and issubclass(v, Kernel) and v is not Kernel}
     assert public <= set().union(*[parts(k) for k in BOUND])
+
+
+def test_one_fixed_number_for_all_inputs_is_one_parameter():
+    # with ard=True too: the pullback gives one derivative for it
+    kernel = SquaredExponential(LogNormal(0, 1), 1.5, ard=True)
+    assert [p.size for p in kernel.parameters(NAMES)] == [1, 1]
+    model = Model(X, np.sign(X[:, 0]), kernel=kernel)
+    check_gradient(model.logdensity_and_grad, np.array([0.3]), rtol=1e-5)
