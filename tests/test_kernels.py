@@ -8,22 +8,30 @@ from sklearn.gaussian_process import kernels as sk
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import (
+    Categorical,
     Constant,
+    ExponentialPower,
+    Gibbs,
     Kernel,
     Linear,
     Matern,
     NeuralNetwork,
+    Periodic,
+    Polynomial,
+    RadialBasis,
     RationalQuadratic,
     Spherical,
     SquaredExponential,
     Triangle,
     White,
+    Wiener,
 )
 from hmcgp.model import Model
 from hmcgp.priors import Gamma, LogNormal
 
 NAMES = ["FL", "RW", "CL"]
 X = np.random.default_rng(3).normal(size=(9, 3)) * [1.0, 2.0, 0.5]
+X[3:5, 2], X[6:8, 0] = X[0, 2], X[1, 0]  # some categories in common
 X2 = np.random.default_rng(4).normal(size=(5, 3))
 
 BOUND = [
@@ -40,6 +48,19 @@ BOUND = [
     Triangle(1.4, 2.5).on(1),
     Spherical(1.4, 2.5),
     Spherical(0.4, [2.0, 3.0, 30.0]),
+    *(ExponentialPower(1.4, 1.5, power=power) for power in (0.5, 1.3)),
+    ExponentialPower(0.4, [0.5, 1.0, 30.0], power=1.9),
+    Periodic(1.4, 1.5, period=2.0),
+    Periodic(0.4, [0.5, 1.0, 3.0], period=[1.0, 4.0, 30.0]),
+    Polynomial(0.4, 0.7),
+    Polynomial([0.1, 2.0, 0.5], 0.3, degree=3),
+    Wiener(0.8).on(0),
+    Wiener(0.8, origin=-10.0).on(2),
+    Gibbs(1.4, 1.5, 0.3),
+    Gibbs(1.4, [0.5, 1.0, 3.0], [0.3, -0.2, 0.1]),
+    Gibbs(0.4, [0.5, 1.0], [0.3, -0.2, 0.1, 0.4], RadialBasis([[0.0, 1.0], [-1.0, 0.5]], 1.2), ard=True).on([2, 0]),
+    Categorical(0.6),
+    SquaredExponential(1.0, 2.0).on([0, 1]) * Categorical([0.6, 1.2, 0.1]),
     NeuralNetwork(1.7, 0.4, 0.8),
     NeuralNetwork(0.6, 3.0, [0.1, 20.0, 1.0]),
     SquaredExponential(1.0, 1.0) + Linear(0.5),

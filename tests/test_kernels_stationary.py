@@ -8,7 +8,15 @@ from checks import random_symmetric
 from sklearn.gaussian_process import kernels as sk
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels import Matern, RationalQuadratic, Spherical, SquaredExponential, Triangle
+from hmcgp.kernels import (
+    ExponentialPower,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+    Spherical,
+    SquaredExponential,
+    Triangle,
+)
 from hmcgp.model import Model
 
 X = np.random.default_rng(3).normal(size=(9, 3)) * [1.0, 2.0, 0.5]
@@ -40,7 +48,13 @@ def test_rational_quadratic_tends_to_the_squared_exponential():
 
 @pytest.mark.parametrize(
     "kernel",
-    [*(Matern(1.3, 0.7, nu=nu) for nu in (0.5, 1.5, 2.5)), RationalQuadratic(1.3, 0.7, shape=2.0), Spherical(1.3, 0.7)],
+    [
+        *(Matern(1.3, 0.7, nu=nu) for nu in (0.5, 1.5, 2.5)),
+        RationalQuadratic(1.3, 0.7, shape=2.0),
+        Spherical(1.3, 0.7),
+        ExponentialPower(1.3, 0.7, power=1.2),
+        Periodic(1.3, 0.7, period=3.0),
+    ],
     ids=str,
 )
 def test_coincident_rows(kernel):
@@ -69,7 +83,7 @@ def test_compact_kernels_are_overlaps_of_blurs():
 
 
 def test_compact_kernels_refuse_what_would_not_be_positive_definite():
-    with pytest.raises(InvalidInput, match="up to 1 input; got 3"):
+    with pytest.raises(InvalidInput, match="of one input; got 3"):
         Triangle(1.0, 1.0)(X)
     with pytest.raises(InvalidInput, match="up to 3 inputs; got 6"):
         Spherical(1.0, 1.0)(np.hstack([X, X]))
@@ -91,3 +105,54 @@ def test_far_rows_underflow_quietly(n):
     Z = np.arange(float(n))[:, None] * 1e6
     for kernel in (Matern(1.0, 1.0), RationalQuadratic(1.0, 1.0, shape=3.0), Spherical(1.0, 1.0), Triangle(1.0, 1.0)):
         np.testing.assert_allclose(kernel(Z), np.eye(n), atol=1e-30)
+
+
+def test_exponential_power_has_the_squared_exponential_and_the_exponential_as_limits():
+    np.testing.assert_allclose(
+        ExponentialPower(1.3, LENGTHS, power=2.0)(X, X2),
+        SquaredExponential(1.3, LENGTHS / np.sqrt(2.0))(X, X2),
+        rtol=1e-12,
+    )
+    one = X[:, :1]
+    np.testing.assert_allclose(ExponentialPower(1.3, 0.7, power=1.0)(one), Matern(1.3, 0.7, nu=0.5)(one), rtol=1e-13)
+    G = random_symmetric(np.random.default_rng(0), len(X))
+    exact = smooth.vjp(X)[1](G)
+    ours = ExponentialPower(1.3, LENGTHS, power=2.0).vjp(X)[1](G)
+    np.testing.assert_allclose(ours[:4], exact / [1.0, *[np.sqrt(2.0)] * 3], rtol=1e-10)
+
+
+@pytest.mark.parametrize("power", [0.0, 2.1, -1.0, np.nan])
+def test_powers_beyond_two_are_refused(power):
+    with pytest.raises(InvalidInput, match="strictly between 0 and 2"):
+        ExponentialPower(power=power)
+
+
+def test_a_power_above_two_would_not_be_positive_definite():
+    t = np.arange(30.0)[:, None]
+    assert np.linalg.eigvalsh(np.exp(-(np.abs(t - t.T) ** 2.5) / 20.0))[0] < -1e-4
+
+
+def test_the_power_can_be_inferred():
+    model = Model(X, np.sign(X[:, 0]), kernel=ExponentialPower(1.0, 1.0))
+    assert model.names == ["power"]
+    assert model.constrain(np.array([30.0]))[0] < 2.0
+    assert Model(X, np.sign(X[:, 0]), kernel=ExponentialPower(power=2.0)).names == ["variance", "length_scale"]
+
+
+def test_periodic_against_scikit_learn():
+    one, one2 = X[:, :1], X2[:, :1]  # with several inputs, scikit-learn's takes the sine of a Euclidean distance
+    theirs = sk.ConstantKernel(1.3) * sk.ExpSineSquared(length_scale=0.7, periodicity=1.9)
+    np.testing.assert_allclose(Periodic(1.3, 0.7, period=1.9)(one, one2), theirs(one, one2), rtol=1e-12)
+
+
+def test_periodic_repeats_itself():
+    kernel, period = Periodic(1.3, 0.7, period=[1.0, 2.5, 0.3]), np.array([1.0, 2.5, 0.3])
+    np.testing.assert_allclose(kernel(X, X2 + 7.0 * period), kernel(X, X2), rtol=1e-11)
+    np.testing.assert_allclose(kernel(X, X2 + np.array([3.0, 0.0, 0.0])), kernel(X, X2), rtol=1e-11)
+    assert not np.allclose(kernel(X, X2 + 0.5 * period), kernel(X, X2))
+
+
+def test_periodic_names_with_one_period_per_input():
+    y = np.sign(X[:, 0])
+    assert Model(X, y, kernel=Periodic(1.0, 1.0, ard=True)).names == [f"period[x{k}]" for k in range(3)]
+    assert Model(X, y, kernel=Periodic(1.0, period=2.0)).names == ["length_scale"]

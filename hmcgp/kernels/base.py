@@ -33,7 +33,17 @@ from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.parameters import Parameter, Parametric, Value, bound_value, parameter
 
-__all__ = ["Kernel", "Parameter", "Pullback", "Value", "bound_value", "check_columns", "parameter"]
+__all__ = [
+    "Kernel",
+    "Parameter",
+    "Pullback",
+    "Value",
+    "bound_value",
+    "check_columns",
+    "check_inputs",
+    "parameter",
+    "transposed",
+]
 
 Pullback: TypeAlias = Callable[[Array], Array]
 
@@ -193,3 +203,18 @@ def check_columns(n_inputs: int, n_inputs2: int) -> None:
     """Refuse two sets of rows with different numbers of inputs."""
     if n_inputs != n_inputs2:
         raise InvalidInput(f"'X' and 'X2' must have the same inputs; got {n_inputs} and {n_inputs2} columns.")
+
+
+def check_inputs(kernel: Kernel, n_inputs: int, most: int) -> None:
+    """Refuse more inputs than a formula is positive definite for."""
+    if n_inputs > most:
+        name, limit = type(kernel).__name__, "one input" if most == 1 else f"up to {most} inputs"
+        raise InvalidInput(
+            f"{name} is a covariance function of {limit}; got {n_inputs}. Restrict it with on(columns), or add one per "
+            f"column with Additive({name}())."
+        )
+
+
+def transposed(X: Array) -> Array:
+    """Inputs as compiled loops read them, one contiguous row per input: of shape (d, n)."""
+    return np.ascontiguousarray(np.asarray(X, dtype=float).T)

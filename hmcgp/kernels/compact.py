@@ -11,31 +11,22 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hmcgp._typing import Array
-from hmcgp.errors import InvalidInput
 from hmcgp.kernels import _radial_core as radial
-from hmcgp.kernels.base import Parameter
+from hmcgp.kernels.base import Parameter, check_inputs
 from hmcgp.kernels.stationary import Radial
 
 
 @dataclass(frozen=True)
 class _Compact(Radial):
-    _most: ClassVar[int]
-
-    def _check_inputs(self, n_inputs: int) -> None:
-        if n_inputs > self._most:  # the same formula is not positive definite there
-            raise InvalidInput(
-                f"{type(self).__name__} is a covariance function of up to {self._most} "
-                f"input{'s' if self._most > 1 else ''}; got {n_inputs}. Restrict it with on(columns), or add one "
-                f"per column with Additive({type(self).__name__}())."
-            )
+    _most: ClassVar[int]  # inputs; with more, the same formula is not positive definite
 
     def _own_parameters(self, inputs: Sequence[str]) -> list[Parameter]:
-        self._check_inputs(len(inputs))
+        check_inputs(self, len(inputs), self._most)
         return super()._own_parameters(inputs)
 
     def _scaled(self, X: Array) -> Array:
         Z = super()._scaled(X)
-        self._check_inputs(len(Z))
+        check_inputs(self, len(Z), self._most)
         return Z
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.priors.densities import Beta, LogNormal, Prior
+from hmcgp.priors.densities import Beta, LogNormal, Normal, Prior
 
 
 def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
@@ -15,7 +15,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
 
     Parameters
     ----------
-    role : {"variance", "length_scale", "noise", "flip", "bias", "weight", "shape"}
+    role : {"variance", "length_scale", "noise", "flip", "weight", "bias", "shape", "power", "period", "log_slope"}
         What the hyperparameter does.
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts.
@@ -34,6 +34,10 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         sum over d standardised inputs is of order 1; 1/weight is a squared length scale, hence twice its spread.
         `LogNormal(0, 1.5)` for the bias beside such a sum: median 1, 95 % within 0.05 to 19.
         `LogNormal(0.7, 1)` for the shape of a rational quadratic: median 2, 95 % within 0.3 to 14.
+        `Beta(2, 1, upper=2)` for the power of a distance: density rising towards 2, the smooth end; median 1.4.
+        `LogNormal(0, 1)` for a period: median 1, 95 % within 0.14 to 7.1; give one of your own where you can, as the
+        evidence has a peak near every multiple and fraction of the true one.
+        `Normal(0, 0.5)` for the slope of a logarithm: e^±1 over ±2 standard deviations of an input, typically.
 
     Notes
     -----
@@ -99,6 +103,9 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         "weight": LogNormal(-log_d, 2.0),
         "bias": LogNormal(0.0, 1.5),
         "shape": LogNormal(0.7, 1.0),
+        "power": Beta(2.0, 1.0, upper=2.0),
+        "period": LogNormal(0.0, 1.0),
+        "log_slope": Normal(0.0, 0.5),
     }
     if role not in known:
         raise InvalidInput(f"no default prior for the role {role!r}; known are {', '.join(known)}. Give a prior.")
