@@ -8,8 +8,10 @@ from sklearn.gaussian_process import kernels as sk
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import (
+    Additive,
     Categorical,
     Constant,
+    Embedded,
     ExponentialPower,
     Gibbs,
     Kernel,
@@ -20,11 +22,15 @@ from hmcgp.kernels import (
     Polynomial,
     RadialBasis,
     RationalQuadratic,
+    Rescaled,
+    SinhArcsinh,
     Spherical,
     SquaredExponential,
     Triangle,
+    Warped,
     White,
     Wiener,
+    locally_linear,
 )
 from hmcgp.model import Model
 from hmcgp.priors import Gamma, LogNormal
@@ -61,6 +67,18 @@ BOUND = [
     Gibbs(0.4, [0.5, 1.0], [0.3, -0.2, 0.1, 0.4], RadialBasis([[0.0, 1.0], [-1.0, 0.5]], 1.2), ard=True).on([2, 0]),
     Categorical(0.6),
     SquaredExponential(1.0, 2.0).on([0, 1]) * Categorical([0.6, 1.2, 0.1]),
+    Additive(SquaredExponential(1.4, 0.8)),
+    Additive(SquaredExponential(1.4, 0.8) * Gibbs(1.0, 0.8, [0.3, 0.1], RadialBasis([0.0, 1.0], 1.0)) + Wiener(0.3)),
+    Warped(SquaredExponential(1.4, [0.8, 1.0]), lambda X: np.column_stack([np.exp(X[:, 0]), X[:, 1] * X[:, 2]])),
+    SinhArcsinh(Matern(1.4, [0.8, 1.0, 2.0], nu=2.5), [0.8, 1.2, 1.0], 0.3),
+    SinhArcsinh(NeuralNetwork(1.4, 0.8, 0.4) * Polynomial(0.3, 0.5).on(1), 0.7, [0.3, -0.2, 0.0]),
+    Embedded(SquaredExponential(1.4, [0.8, 1.0, 2.0, 0.3, 1.0, 1.0]), 2.0),
+    Embedded(Additive(Linear(0.3)) + White(0.2), [2.0, 3.0, 0.7]),
+    Embedded(SinhArcsinh(SquaredExponential(1.4, 0.9), 1.1, 0.2).on([0, 3]), 5.0),
+    Rescaled(SquaredExponential(1.4, 0.8), amplitude=lambda X: 1.0 + X[:, 0] ** 2),
+    Rescaled(SquaredExponential(1.4, 0.8), weight=0.2),
+    Rescaled(SquaredExponential(1.4, 0.8), weight=[0.2, -0.1], basis=RadialBasis([[0.0] * 3, [1.0] * 3], 1.0)),
+    locally_linear(SquaredExponential(0.4, 0.8), Matern(0.5, 1.0)),
     NeuralNetwork(1.7, 0.4, 0.8),
     NeuralNetwork(0.6, 3.0, [0.1, 20.0, 1.0]),
     SquaredExponential(1.0, 1.0) + Linear(0.5),

@@ -15,8 +15,9 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
 
     Parameters
     ----------
-    role : {"variance", "length_scale", "noise", "flip", "weight", "bias", "shape", "power", "period", "log_slope"}
-        What the hyperparameter does.
+    role : str
+        What the hyperparameter does: "variance", "length_scale", "noise", "flip", "weight", "bias", "shape", "power",
+        "period", "log_slope", "tail" or "skew".
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts.
     targets : {"labels", "numbers"}, default="labels"
@@ -38,6 +39,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         `LogNormal(0, 1)` for a period: median 1, 95 % within 0.14 to 7.1; give one of your own where you can, as the
         evidence has a peak near every multiple and fraction of the true one.
         `Normal(0, 0.5)` for the slope of a logarithm: e^±1 over ±2 standard deviations of an input, typically.
+        `LogNormal(0, 0.3)` and `Normal(0, 0.5)` for the tail and the skew of a map of an input near the identity.
 
     Notes
     -----
@@ -106,6 +108,8 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         "power": Beta(2.0, 1.0, upper=2.0),
         "period": LogNormal(0.0, 1.0),
         "log_slope": Normal(0.0, 0.5),
+        "tail": LogNormal(0.0, 0.3),
+        "skew": Normal(0.0, 0.5),
     }
     if role not in known:
         raise InvalidInput(f"no default prior for the role {role!r}; known are {', '.join(known)}. Give a prior.")
