@@ -43,21 +43,35 @@ class _Mapped(_Wrapped):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
-        U = self._map(X)
-        K, pull = self.kernel.vjp(U)
-        if not self._own_fields():
-            return K, pull
-        return K, lambda G: np.concatenate([pull(G), self._pull_own(X, U, G)])
+        return self.kernel.vjp(self._map(X))
 
-    def _pull_own(self, X: Array, U: Array, G: Array) -> Array:
-        if self.kernel.has_input_vjp:
-            return np.concatenate(self._pull(X, U, self.kernel.input_vjp(U, G))[1])
-        # fixed numbers, or `_own_parameters` would have refused: nobody reads their derivatives
-        return np.full(sum(np.size(getattr(self, f.name)) for f in self._own_fields()), np.nan)
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        return self.kernel(self._map(X), None if X2 is None else self._map(X2))
 
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return self.kernel.diag(self._map(X))
+
+
+@dataclass(frozen=True)
+class _ParametricMap(_Mapped):
+    """k(u(x), u(x')) where u has parameters."""
+
+    @abstractmethod
     def _pull(self, X: Array, U: Array, dU: Array) -> tuple[Array, list[Array]]:
         """What dU pulls back to: dX of shape (n, d), and the derivatives in each own parameter."""
-        raise NotImplementedError
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        U = self._map(X)
+        K, pull = self.kernel.vjp(U)
+        return K, lambda G: np.concatenate([pull(G), *self._pull_own(X, U, G)])
+
+    def _pull_own(self, X: Array, U: Array, G: Array) -> list[Array]:
+        if self.kernel.has_input_vjp:
+            return self._pull(X, U, self.kernel.input_vjp(U, G))[1]
+        # fixed numbers, or `_own_parameters` would have refused: nobody reads their derivatives
+        return [np.full(np.size(getattr(self, f.name)), np.nan) for f in self._own_fields()]
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`)."""
@@ -74,13 +88,6 @@ class _Mapped(_Wrapped):
             )
         return found
 
-    def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        return self.kernel(self._map(X), None if X2 is None else self._map(X2))
-
-    def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
-        return self.kernel.diag(self._map(X))
-
 
 @dataclass(frozen=True)
 class Warped(_Mapped):
@@ -95,8 +102,6 @@ class Warped(_Mapped):
     """
 
     warp: Callable[[Array], Array]
-
-    input_vjp = Kernel.input_vjp  # the derivatives of `warp` are not known
 
     def _map(self, X: Array) -> Array:
         U = np.asarray(self.warp(X), dtype=float)
@@ -117,7 +122,7 @@ class Warped(_Mapped):
 
 
 @dataclass(frozen=True)
-class SinhArcsinh(_Mapped):
+class SinhArcsinh(_ParametricMap):
     """k(u(x), u(x')), u_k = sinh(tail_k asinh(x_k) - skew_k): inputs stretched by an increasing function.
 
     tail = 1 and skew = 0 change nothing.  A smaller tail draws far inputs in, as a logarithm does, and a larger one
@@ -150,7 +155,7 @@ class SinhArcsinh(_Mapped):
 
 
 @dataclass(frozen=True)
-class Embedded(_Mapped):
+class Embedded(_ParametricMap):
     """k((cos φ, sin φ), (cos φ', sin φ')), φ_k = 2π x_k/period_k: any kernel made periodic (MacKay 1998).
 
     The kernel inside sees twice as many inputs, `cos(a)` and `sin(a)` in place of an input `a`.  `Periodic` is the
