@@ -27,6 +27,7 @@ from hmcgp.errors import InvalidInput
 Value: TypeAlias = Any  # a number, an array of numbers, None (the default prior), or a prior
 
 POSITIVE = (0.0, math.inf)
+REAL = (-math.inf, math.inf)
 
 
 class Parameter(NamedTuple):
@@ -34,9 +35,9 @@ class Parameter(NamedTuple):
 
     name: str  # "length_scale", or "left.length_scale" where two must be told apart
     size: int
-    labels: tuple[str, ...] | None  # names of the inputs of a per-input parameter
+    labels: tuple[str, ...] | None  # names of the components of a vector: of the inputs, if it has one for each
     value: Value
-    role: str  # "variance", "length_scale", "noise", "flip": selects the default prior
+    role: str  # "variance", "length_scale", "noise", …: selects the default prior
     n_inputs: int = 1  # that its kernel sees
     support: tuple[float, float] = POSITIVE  # the open interval that its values lie in
 
@@ -59,14 +60,17 @@ def is_number(value: Value) -> bool:
 
 
 def interval(support: tuple[float, float]) -> str:
-    """An open interval in words: "positive and finite", "strictly between 0 and 0.5"."""
-    return "positive and finite" if support == POSITIVE else f"strictly between {support[0]:g} and {support[1]:g}"
+    """An open interval in words: "positive and finite", "finite", "strictly between 0 and 0.5"."""
+    if support in {POSITIVE, REAL}:
+        return "finite" if support == REAL else "positive and finite"
+    return f"strictly between {support[0]:g} and {support[1]:g}"
 
 
 def parameter(
     role: str,
     *,
     per_input: bool = False,
+    per_basis: bool = False,
     support: tuple[float, float] = POSITIVE,
     allowed: tuple[float, ...] = (),
 ) -> Any:
@@ -75,15 +79,18 @@ def parameter(
     Parameters
     ----------
     role : str
-        Which default prior suits it: "variance", "length_scale", "noise" or "flip".
+        Which default prior suits it: "variance", "length_scale", "noise", … (see `hmcgp.priors.default_prior`).
     per_input : bool, default=False
         One value per input column when the kernel has ``ard=True``.
+    per_basis : bool, default=False
+        One value per basis function, of which the class tells the names (`_basis_names`).
     support : tuple of float, default=(0, inf)
         The open interval that its values, and the support of its prior, lie in.
     allowed : tuple of float, default=()
         Further values that a fact may have, such as an end of the interval.
     """
-    return field(default=None, metadata={"role": role, "per_input": per_input, "support": support, "allowed": allowed})
+    facts = {"role": role, "per_input": per_input, "per_basis": per_basis, "support": support, "allowed": allowed}
+    return field(default=None, metadata=facts)
 
 
 @dataclass(frozen=True)
@@ -116,10 +123,9 @@ class Parametric:
             ) from None
         if array.ndim == 0:
             return float(array)
-        if array.ndim > 1 or not f.metadata["per_input"]:
-            raise InvalidInput(
-                f"{what} takes {'one number per input' if array.ndim > 1 else 'one number'}; got {value}."
-            )
+        vector = f.metadata["per_input"] or f.metadata["per_basis"]
+        if array.ndim > 1 or not vector:
+            raise InvalidInput(f"{what} takes {'one number per input' if vector else 'one number'}; got {value}.")
         return tuple(array.tolist())
 
     def parameters(self, inputs: Sequence[str]) -> list[Parameter]:
@@ -140,17 +146,28 @@ class Parametric:
         found = []
         for f in self._own_fields():
             value = getattr(self, f.name)
-            given = isinstance(value, tuple | np.ndarray)  # one number per input was written down
-            per_input = f.metadata["per_input"] and (getattr(self, "ard", False) or given)
-            if given and len(value) != len(inputs):
+            given = isinstance(value, tuple | np.ndarray)  # one number per component was written down
+            labels = self._components(f, inputs) if given or not is_number(value) else None
+            if given and labels is not None and len(value) != len(labels):
+                what = "inputs" if f.metadata["per_input"] else "basis functions"
                 raise InvalidInput(
-                    f"'{f.name}' of {type(self).__name__} has {len(value)} values for {len(inputs)} inputs "
-                    f"({', '.join(inputs)}). Give one number, or one per input."
+                    f"'{f.name}' of {type(self).__name__} has {len(value)} values for {len(labels)} {what} "
+                    f"({', '.join(labels)}). Give one number, or one for each."
                 )
-            labels = tuple(inputs) if per_input else None
-            size = len(inputs) if per_input else 1
+            size = 1 if labels is None else len(labels)
             found.append(Parameter(f.name, size, labels, value, f.metadata["role"], len(inputs), f.metadata["support"]))
         return found
+
+    def _components(self, f: Any, inputs: Sequence[str]) -> tuple[str, ...] | None:
+        """Names of the components of a parameter that is a vector, or would be if it were asked for; else None."""
+        if f.metadata["per_basis"]:
+            return self._basis_names(inputs)
+        given = isinstance(getattr(self, f.name), tuple | np.ndarray)
+        return tuple(inputs) if f.metadata["per_input"] and (given or getattr(self, "ard", False)) else None
+
+    def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        """Names of the basis functions of parameters with `per_basis`: of the inputs, unless a class says otherwise."""
+        return tuple(inputs)
 
     def bind(self, values: Sequence[Array | float]) -> Self:
         """The same object with every parameter a number.

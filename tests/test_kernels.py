@@ -7,11 +7,37 @@ from checks import check_gradient, random_symmetric, squared_exponential
 from sklearn.gaussian_process import kernels as sk
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels import Constant, Kernel, Linear, NeuralNetwork, SquaredExponential, White
+from hmcgp.kernels import (
+    Additive,
+    Categorical,
+    Constant,
+    Embedded,
+    ExponentialPower,
+    Gibbs,
+    Kernel,
+    Linear,
+    Matern,
+    NeuralNetwork,
+    Periodic,
+    Polynomial,
+    RadialBasis,
+    RationalQuadratic,
+    Rescaled,
+    SinhArcsinh,
+    Spherical,
+    SquaredExponential,
+    Triangle,
+    Warped,
+    White,
+    Wiener,
+    locally_linear,
+)
+from hmcgp.model import Model
 from hmcgp.priors import Gamma, LogNormal
 
 NAMES = ["FL", "RW", "CL"]
 X = np.random.default_rng(3).normal(size=(9, 3)) * [1.0, 2.0, 0.5]
+X[3:5, 2], X[6:8, 0] = X[0, 2], X[1, 0]  # some categories in common
 X2 = np.random.default_rng(4).normal(size=(5, 3))
 
 BOUND = [
@@ -21,6 +47,38 @@ BOUND = [
     Linear(0.4),
     Linear([0.1, 2.0, 0.5]),
     White(0.2),
+    *(Matern(1.4, 1.5, nu=nu) for nu in (0.5, 1.5, 2.5)),
+    *(Matern(0.4, [0.5, 1.0, 30.0], nu=nu) for nu in (0.5, 1.5, 2.5)),
+    RationalQuadratic(1.4, 1.5, shape=0.7),
+    RationalQuadratic(0.4, [0.5, 1.0, 30.0], shape=20.0),
+    Triangle(1.4, 2.5).on(1),
+    Spherical(1.4, 2.5),
+    Spherical(0.4, [2.0, 3.0, 30.0]),
+    *(ExponentialPower(1.4, 1.5, power=power) for power in (0.5, 1.3)),
+    ExponentialPower(0.4, [0.5, 1.0, 30.0], power=1.9),
+    Periodic(1.4, 1.5, period=2.0),
+    Periodic(0.4, [0.5, 1.0, 3.0], period=[1.0, 4.0, 30.0]),
+    Polynomial(0.4, 0.7),
+    Polynomial([0.1, 2.0, 0.5], 0.3, degree=3),
+    Wiener(0.8).on(0),
+    Wiener(0.8, origin=-10.0).on(2),
+    Gibbs(1.4, 1.5, 0.3),
+    Gibbs(1.4, [0.5, 1.0, 3.0], [0.3, -0.2, 0.1]),
+    Gibbs(0.4, [0.5, 1.0], [0.3, -0.2, 0.1, 0.4], RadialBasis([[0.0, 1.0], [-1.0, 0.5]], 1.2), ard=True).on([2, 0]),
+    Categorical(0.6),
+    SquaredExponential(1.0, 2.0).on([0, 1]) * Categorical([0.6, 1.2, 0.1]),
+    Additive(SquaredExponential(1.4, 0.8)),
+    Additive(SquaredExponential(1.4, 0.8) * Gibbs(1.0, 0.8, [0.3, 0.1], RadialBasis([0.0, 1.0], 1.0)) + Wiener(0.3)),
+    Warped(SquaredExponential(1.4, [0.8, 1.0]), lambda X: np.column_stack([np.exp(X[:, 0]), X[:, 1] * X[:, 2]])),
+    SinhArcsinh(Matern(1.4, [0.8, 1.0, 2.0], nu=2.5), [0.8, 1.2, 1.0], 0.3),
+    SinhArcsinh(NeuralNetwork(1.4, 0.8, 0.4) * Polynomial(0.3, 0.5).on(1), 0.7, [0.3, -0.2, 0.0]),
+    Embedded(SquaredExponential(1.4, [0.8, 1.0, 2.0, 0.3, 1.0, 1.0]), 2.0),
+    Embedded(Additive(Linear(0.3)) + White(0.2), [2.0, 3.0, 0.7]),
+    Embedded(SinhArcsinh(SquaredExponential(1.4, 0.9), 1.1, 0.2).on([0, 3]), 5.0),
+    Rescaled(SquaredExponential(1.4, 0.8), amplitude=lambda X: 1.0 + X[:, 0] ** 2),
+    Rescaled(SquaredExponential(1.4, 0.8), weight=0.2),
+    Rescaled(SquaredExponential(1.4, 0.8), weight=[0.2, -0.1], basis=RadialBasis([[0.0] * 3, [1.0] * 3], 1.0)),
+    locally_linear(SquaredExponential(0.4, 0.8), Matern(0.5, 1.0)),
     NeuralNetwork(1.7, 0.4, 0.8),
     NeuralNetwork(0.6, 3.0, [0.1, 20.0, 1.0]),
     SquaredExponential(1.0, 1.0) + Linear(0.5),
@@ -58,6 +116,16 @@ def test_vjp_matches_central_differences(kernel):
         return np.sum(G * K), pullback(G)
 
     check_gradient(fun, np.concatenate([np.atleast_1d(v) for v in values_of(kernel)]).astype(float))
+
+
+@pytest.mark.parametrize("kernel", [k for k in BOUND if k.has_input_vjp], ids=describe)
+def test_input_vjp_matches_central_differences(kernel):
+    G = random_symmetric(np.random.default_rng(0), len(X))
+
+    def fun(x):
+        return np.sum(G * kernel(x.reshape(X.shape))), kernel.input_vjp(x.reshape(X.shape), G).ravel()
+
+    check_gradient(fun, X.ravel())
 
 
 @pytest.mark.parametrize("kernel", BOUND, ids=describe)
@@ -172,6 +240,7 @@ def test_columns_that_are_neither_positions_nor_names(columns):
         (lambda: SquaredExponential(1.0, [1.0, 2.0])(X), "2 length scales"),
         (lambda: SquaredExponential(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
         (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "located"),
+        (lambda: Matern(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(make, message):
@@ -192,6 +261,20 @@ def test_only_kernels_can_be_added():
             add()
 
 
+class Opaque(Linear):
+    """A kernel without derivatives in its inputs."""
+
+    input_vjp = Kernel.input_vjp
+
+
+def test_kernels_without_input_derivatives_say_so():
+    kernel = 2.0 * (SquaredExponential(1.0, 1.0) + Opaque(1.0))
+    assert SquaredExponential(1.0, 1.0).has_input_vjp
+    assert not kernel.has_input_vjp
+    with pytest.raises(InvalidInput, match="Opaque does not know its derivatives"):
+        kernel.input_vjp(X, np.eye(len(X)))
+
+
 def test_kernels_are_values():
     kernel = SquaredExponential(1.0, [2.0, 1.0, 3.0]) + White(0.1)
     assert len({kernel, copy.deepcopy(kernel)}) == 1
@@ -209,3 +292,11 @@ def test_every_kernel_is_tested():
 
     public = {v for v in vars(module).values() if isinstance(v, type) and issubclass(v, Kernel) and v is not Kernel}
     assert public <= set().union(*[parts(k) for k in BOUND])
+
+
+def test_one_fixed_number_for_all_inputs_is_one_parameter():
+    # with ard=True too: the pullback gives one derivative for it
+    kernel = SquaredExponential(LogNormal(0, 1), 1.5, ard=True)
+    assert [p.size for p in kernel.parameters(NAMES)] == [1, 1]
+    model = Model(X, np.sign(X[:, 0]), kernel=kernel)
+    check_gradient(model.logdensity_and_grad, np.array([0.3]), rtol=1e-5)

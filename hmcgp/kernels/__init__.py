@@ -1,22 +1,46 @@
 """Covariance functions and the ways to combine them."""
 
+from hmcgp.kernels.additive import Additive, locally_linear
 from hmcgp.kernels.base import Kernel, Parameter, parameter
+from hmcgp.kernels.basis import RadialBasis
+from hmcgp.kernels.categorical import Categorical
 from hmcgp.kernels.combined import On, Product, Scaled, Sum
+from hmcgp.kernels.compact import Spherical, Triangle
+from hmcgp.kernels.gibbs import Gibbs
 from hmcgp.kernels.neural import NeuralNetwork
-from hmcgp.kernels.nonstationary import Constant, Linear, White
-from hmcgp.kernels.stationary import SquaredExponential
+from hmcgp.kernels.nonstationary import Constant, Linear, Polynomial, White, Wiener
+from hmcgp.kernels.separable import ExponentialPower, Periodic
+from hmcgp.kernels.stationary import Matern, RationalQuadratic, SquaredExponential
+from hmcgp.kernels.transformed import Embedded, Rescaled, SinhArcsinh, Warped
 
 __all__ = [
+    "Additive",
+    "Categorical",
     "Constant",
+    "Embedded",
+    "ExponentialPower",
+    "Gibbs",
     "Kernel",
     "Linear",
+    "Matern",
     "NeuralNetwork",
     "On",
     "Parameter",
+    "Periodic",
+    "Polynomial",
     "Product",
+    "RadialBasis",
+    "RationalQuadratic",
+    "Rescaled",
     "Scaled",
+    "SinhArcsinh",
+    "Spherical",
     "SquaredExponential",
     "Sum",
+    "Triangle",
+    "Warped",
     "White",
+    "Wiener",
+    "locally_linear",
     "parameter",
 ]

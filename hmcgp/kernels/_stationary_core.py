@@ -86,3 +86,20 @@ def pull_back(G: Array, K: Array, Z: Array) -> tuple[float, Array]:
                 part += s[j] * (a - b[j]) * (a - b[j])
             squares[k] += part
     return trace + 2.0 * total, 2.0 * squares
+
+
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def pull_back_inputs(G: Array, W: Array, Z: Array) -> Array:
+    """Σ_j G_ij W_ij (z_ik - z_jk), of shape (d, n); of the symmetric matrices only the lower triangles are read."""
+    d, n = Z.shape
+    out, s = np.zeros((d, n)), np.empty(n)
+    for i in range(n):
+        for j in range(i):
+            s[j] = G[i, j] * W[i, j]
+        for k in range(d):
+            a, b, row = Z[k, i], Z[k], out[k]
+            for j in range(i):
+                part = s[j] * (a - b[j])
+                row[i] += part
+                row[j] -= part
+    return out

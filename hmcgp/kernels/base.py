@@ -14,7 +14,8 @@ in O(n² d) and without an (n, n, p) array.  Kernels combine:
     k.on([0, 2])   acts on some columns only (positions, or names when the inputs have names)
 
 A new kernel subclasses `Kernel` as a frozen dataclass, marks its parameters with `parameter(...)`, and defines `vjp`,
-`__call__` and `diag`.
+`__call__` and `diag`; `hmcgp.kernels.check_gradient` tests it.  `input_vjp` is optional: only maps of the inputs that
+have parameters of their own need it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,17 @@ from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.parameters import Parameter, Parametric, Value, bound_value, parameter
 
-__all__ = ["Kernel", "Parameter", "Pullback", "Value", "bound_value", "parameter"]
+__all__ = [
+    "Kernel",
+    "Parameter",
+    "Pullback",
+    "Value",
+    "bound_value",
+    "check_columns",
+    "check_inputs",
+    "parameter",
+    "transposed",
+]
 
 Pullback: TypeAlias = Callable[[Array], Array]
 
@@ -63,6 +74,37 @@ class Kernel(Parametric, ABC):
     @abstractmethod
     def diag(self, X: Array) -> Array:
         """Prior variance k(x, x) at each row of X, of shape (n,)."""
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives Σ_ij G_ij ∂K_ij/∂x with respect to every entry of X: 2 Σ_j G_ij ∂k(x, x_j)/∂x at x = x_i.
+
+        Optional: it is asked for where this kernel sees inputs that some other parameter has transformed.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+        G : ndarray of shape (n, n)
+            Symmetric.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+
+        Raises
+        ------
+        InvalidInput
+            If the kernel, or one that it is made of, does not know these derivatives (see `has_input_vjp`).
+        """
+        raise InvalidInput(
+            f"{type(self).__name__} does not know its derivatives with respect to the inputs (input_vjp), so no "
+            "parameter of a map of its inputs can be inferred: fix that parameter to a number, or use another kernel."
+        )
+
+    @property
+    def has_input_vjp(self) -> bool:
+        """Whether `input_vjp` is there, in this kernel and all that it is made of."""
+        own = type(self).input_vjp is not Kernel.input_vjp
+        return own and all(child.has_input_vjp for child in self.children().values())
 
     # -- the algebra -------------------------------------------------------------------------------------------------
 
@@ -155,3 +197,24 @@ class Kernel(Parametric, ABC):
 
     def _child_fields(self) -> dict[str, Kernel]:
         return {name: value for name, value in self.__dict__.items() if isinstance(value, Kernel)}
+
+
+def check_columns(n_inputs: int, n_inputs2: int) -> None:
+    """Refuse two sets of rows with different numbers of inputs."""
+    if n_inputs != n_inputs2:
+        raise InvalidInput(f"'X' and 'X2' must have the same inputs; got {n_inputs} and {n_inputs2} columns.")
+
+
+def check_inputs(kernel: Kernel, n_inputs: int, most: int) -> None:
+    """Refuse more inputs than a formula is positive definite for."""
+    if n_inputs > most:
+        name, limit = type(kernel).__name__, "one input" if most == 1 else f"up to {most} inputs"
+        raise InvalidInput(
+            f"{name} is a covariance function of {limit}; got {n_inputs}. Restrict it with on(columns), or add one per "
+            f"column with Additive({name}())."
+        )
+
+
+def transposed(X: Array) -> Array:
+    """Inputs as compiled loops read them, one contiguous row per input: of shape (d, n)."""
+    return np.ascontiguousarray(np.asarray(X, dtype=float).T)

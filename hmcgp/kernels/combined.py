@@ -44,6 +44,10 @@ class Sum(_Pair):
         K2, pull2 = self.right.vjp(X)
         return K1 + K2, lambda G: np.concatenate([pull1(G), pull2(G)])
 
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        return self.left.input_vjp(X, G) + self.right.input_vjp(X, G)
+
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.left(X, X2) + self.right(X, X2)
 
@@ -61,6 +65,10 @@ class Product(_Pair):
         K1, pull1 = self.left.vjp(X)
         K2, pull2 = self.right.vjp(X)
         return K1 * K2, lambda G: np.concatenate([pull1(G * K2), pull2(G * K1)])
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        return self.left.input_vjp(X, G * self.right(X)) + self.right.input_vjp(X, G * self.left(X))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.left(X, X2) * self.right(X, X2)
@@ -92,6 +100,10 @@ class Scaled(Kernel):
         scale = bound_value(self, "scale")
         K, pull = self.kernel.vjp(X)
         return scale * K, lambda G: np.append(scale * pull(G), np.vdot(G, K))
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        return np.asarray(bound_value(self, "scale") * self.kernel.input_vjp(X, G))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return np.asarray(bound_value(self, "scale") * self.kernel(X, X2))
@@ -142,6 +154,12 @@ class On(Kernel):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
         return self.kernel.vjp(self._cut(X))
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`); 0 in the columns that are not seen."""
+        dX = np.zeros(X.shape)
+        dX[:, np.asarray(self.columns, dtype=int)] = self.kernel.input_vjp(self._cut(X), G)
+        return dX
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.kernel(self._cut(X), None if X2 is None else self._cut(X2))

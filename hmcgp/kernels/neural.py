@@ -44,10 +44,11 @@ class NeuralNetwork(Kernel):
 
     def _gram(self, X: Array, X2: Array | None = None) -> Array:
         """N(x, x') for all pairs of rows."""
-        bias = bound_value(self, "bias_variance")
-        root = np.sqrt(bound_value(self, "weight_variance"))  # on both sides: the product is then symmetric
+        root = np.sqrt(2.0 * bound_value(self, "weight_variance"))  # on both sides: the product is then symmetric
         S = X * root
-        return 2.0 * (bias + S @ (S if X2 is None else X2 * root).T)
+        N = S @ (S if X2 is None else X2 * root).T
+        N += 2.0 * bound_value(self, "bias_variance")
+        return np.asarray(N)
 
     def _own(self, X: Array) -> Array:
         """N(x, x) of each row."""
@@ -69,6 +70,11 @@ class NeuralNetwork(Kernel):
             return np.concatenate([[np.vdot(G, K) / self.variance, 2.0 * S.sum()], weights])
 
         return K, pullback
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        S = core.pull_back(G, self._gram(X), self._scale())
+        return np.asarray(4.0 * (S @ X) * bound_value(self, "weight_variance"))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         if X2 is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from hmcgp._checks import check_count
 from hmcgp._typing import Array
-from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, bound_value, check_inputs, parameter
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Constant(Kernel):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
         return self(X), lambda G: np.array([G.sum()])
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Zero: the inputs do not matter."""
+        return np.zeros(X.shape)
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return np.full((len(X), len(X if X2 is None else X2)), float(bound_value(self, "variance")))
@@ -57,6 +63,10 @@ class Linear(Kernel):
 
         return self(X), pullback
 
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        return np.asarray(2.0 * (G @ X) * bound_value(self, "variance"))
+
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         root = np.sqrt(bound_value(self, "variance"))  # on both sides: the product is then symmetric to the last bit
         S = X * root
@@ -84,6 +94,10 @@ class White(Kernel):
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
         return self(X), lambda G: np.array([np.trace(G)])
 
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Zero: the inputs do not matter."""
+        return np.zeros(X.shape)
+
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         if X2 is not None:
             return np.zeros((len(X), len(X2)))
@@ -92,3 +106,107 @@ class White(Kernel):
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
         return np.full(len(X), float(bound_value(self, "variance")))
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """(bias + Σ_k weight_k x_k x'_k)^degree: a polynomial of this degree with independent normal coefficients.
+
+    Parameters
+    ----------
+    weight : float, sequence of float or prior, optional
+        One for all inputs or, with `ard`, one per input.
+    bias : float or prior, optional
+        Lets terms of lower degree in; 0 leaves those of the full degree alone.
+    degree : int, default=2
+    ard : bool, default=False
+        One weight per input.
+    """
+
+    weight: Value = parameter("weight", per_input=True)
+    bias: Value = parameter("bias", allowed=(0.0,))
+    degree: int = 2
+    ard: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("degree", self.degree, 1)
+
+    def _base(self, X: Array, X2: Array | None = None) -> Array:
+        root = np.sqrt(bound_value(self, "weight"))  # on both sides, as in `Linear`
+        S = X * root
+        return np.asarray(S @ (S if X2 is None else X2 * root).T + bound_value(self, "bias"))
+
+    def _adjoint(self, B: Array, G: Array) -> Array:
+        return G * (self.degree * B ** (self.degree - 1))
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        B = self._base(X)
+
+        def pullback(G: Array) -> Array:
+            S = self._adjoint(B, G)
+            weights = np.einsum("nk,nk->k", X, S @ X)  # Σ_ij S_ij x_ik x_jk
+            weights = weights if np.ndim(self.weight) == 1 else weights.sum(keepdims=True)
+            return np.append(weights, S.sum())
+
+        return B**self.degree, pullback
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        return np.asarray(2.0 * (self._adjoint(self._base(X), G) @ X) * bound_value(self, "weight"))
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        return np.asarray(self._base(X, X2) ** self.degree)
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        own = (X**2 * bound_value(self, "weight")).sum(axis=1) + bound_value(self, "bias")
+        return np.asarray(own**self.degree)
+
+
+@dataclass(frozen=True)
+class Wiener(Kernel):
+    """variance * ½ (|t| + |t'| - |t - t'|), t = x - origin, for one input: a random walk that is 0 at the origin.
+
+    On one side of the origin this is variance * min(|t|, |t'|); the walks to either side are independent.
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+        Growth of the variance per unit of x.
+    origin : float, default=0
+        Where the walk starts.
+    """
+
+    variance: Value = parameter("variance")
+    origin: float = 0.0
+
+    def _times(self, X: Array) -> Array:
+        check_inputs(self, X.shape[1], 1)
+        return np.asarray(X[:, 0] - self.origin)
+
+    def _own_parameters(self, inputs: Sequence[str]) -> list[Parameter]:
+        check_inputs(self, len(inputs), 1)
+        return super()._own_parameters(inputs)
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        K = self(X)
+        return K, lambda G: np.array([np.vdot(G, K) / self.variance])
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        t = self._times(X)
+        slopes = np.sign(t)[:, None] - np.sign(t[:, None] - t)  # twice ∂k/∂t, over the variance
+        return np.asarray(bound_value(self, "variance") * np.sum(G * slopes, axis=1, keepdims=True))
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        t = self._times(X)
+        t2 = t if X2 is None else self._times(X2)
+        same_side = np.sign(t)[:, None] == np.sign(t2)
+        return np.asarray(bound_value(self, "variance") * same_side * np.minimum.outer(np.abs(t), np.abs(t2)))
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return np.asarray(bound_value(self, "variance") * np.abs(self._times(X)))

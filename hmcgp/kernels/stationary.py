@@ -1,19 +1,61 @@
-"""Covariance functions of the difference x - x'."""
+"""Covariance functions of the difference x - x' that never vanish, each input divided by its length scale.
+
+Those with bounded support are in `hmcgp.kernels.compact`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
+from hmcgp.kernels import _radial_core as radial
 from hmcgp.kernels import _stationary_core as core
-from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, check_columns, parameter
 
 
 @dataclass(frozen=True)
-class SquaredExponential(Kernel):
+class Stationary(Kernel):
+    """What kernels of x - x' share: a variance, length scales, and inputs divided by them."""
+
+    variance: Value = parameter("variance")
+    length_scale: Value = parameter("length_scale", per_input=True)
+    ard: bool = False
+
+    def _scaled(self, X: Array) -> Array:
+        """Inputs divided by their length scales, of shape (d, n)."""
+        length_scale = np.atleast_1d(np.asarray(bound_value(self, "length_scale"), dtype=float))
+        X = np.ascontiguousarray(X, dtype=float)
+        if X.ndim != 2 or len(length_scale) not in {1, X.shape[1]}:  # compiled code does not look
+            raise InvalidInput(f"'X' must have shape (n, d), and d = {len(length_scale)} length scales; got {X.shape}.")
+        return core.scaled_transpose(X, length_scale)
+
+    def _scaled_pair(self, X: Array, X2: Array) -> tuple[Array, Array]:
+        Z, Z2 = self._scaled(X), self._scaled(X2)
+        check_columns(len(Z), len(Z2))
+        return Z, Z2
+
+    def _assemble(self, dvariance: float, squares: Array, *more: float) -> Array:
+        """Derivatives in the order of the parameters, from Σ_ij G_ij ∂K_ij/∂log ℓ_k for every input k."""
+        length_scale = bound_value(self, "length_scale")
+        if np.ndim(length_scale) == 0:
+            return np.array([dvariance, squares.sum() / length_scale, *more])
+        grad = np.empty(1 + len(squares) + len(more))
+        grad[0] = dvariance
+        grad[1 : 1 + len(squares)] = squares / length_scale
+        grad[1 + len(squares) :] = more
+        return grad
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return np.full(len(X), float(bound_value(self, "variance")))
+
+
+@dataclass(frozen=True)
+class SquaredExponential(Stationary):
     """variance * exp(-½ Σ_k (x_k - x'_k)² / length_scale_k²).
 
     Parameters
@@ -28,46 +70,124 @@ class SquaredExponential(Kernel):
         matters.
     """
 
-    variance: Value = parameter("variance")
-    length_scale: Value = parameter("length_scale", per_input=True)
-    ard: bool = False
-
-    def _scaled(self, X: Array) -> Array:
-        length_scale = np.atleast_1d(np.asarray(bound_value(self, "length_scale"), dtype=float))
-        X = np.ascontiguousarray(X, dtype=float)
-        if X.ndim != 2 or len(length_scale) not in {1, X.shape[1]}:  # compiled code does not look
-            raise InvalidInput(f"'X' must have shape (n, d), and d = {len(length_scale)} length scales; got {X.shape}.")
-        return core.scaled_transpose(X, length_scale)
-
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
         variance = float(bound_value(self, "variance"))
-        length_scale = bound_value(self, "length_scale")
         Z = self._scaled(X)  # (d, n)
         K = core.covariance(Z, variance)
 
         def pullback(G: Array) -> Array:
             # ∂K/∂variance = K/variance,  ∂K/∂ℓ_k = K (z_k - z'_k)²/ℓ_k
             total, squares = core.pull_back(G, K, Z)
-            if np.ndim(length_scale) == 0:
-                return np.array([total / variance, squares.sum() / length_scale])
-            grad = np.empty(1 + len(squares))
-            grad[0] = total / variance
-            grad[1:] = squares / length_scale
-            return grad
+            return self._assemble(total / variance, squares)
 
         return K, pullback
 
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        Z = self._scaled(X)
+        K = core.covariance(Z, float(bound_value(self, "variance")))
+        return -2.0 * core.pull_back_inputs(G, K, Z).T / bound_value(self, "length_scale")
+
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         variance = float(bound_value(self, "variance"))
-        Z = self._scaled(X)
         if X2 is None:
-            return core.covariance(Z, variance)
-        Z2 = self._scaled(X2)
-        if len(Z) != len(Z2):
-            raise InvalidInput(f"'X' and 'X2' must have the same inputs; got {len(Z)} and {len(Z2)} columns.")
-        return core.cross_covariance(Z, Z2, variance)
+            return core.covariance(self._scaled(X), variance)
+        return core.cross_covariance(*self._scaled_pair(X, X2), variance)
 
-    def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
-        return np.full(len(X), float(bound_value(self, "variance")))
+
+@dataclass(frozen=True)
+class Radial(Stationary):
+    """Variance * φ(r²) with r² = Σ_k (x_k - x'_k)² / length_scale_k²; subclasses say which φ."""
+
+    _kind: ClassVar[int]
+
+    def _profile(self) -> tuple[int, float]:
+        """Which φ, and its shape parameter if it has one."""
+        return self._kind, 0.0
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        variance = float(bound_value(self, "variance"))
+        Z = self._scaled(X)  # (d, n)
+        K, W = radial.covariance(*self._profile(), Z, variance, True)
+
+        def pullback(G: Array) -> Array:
+            _, squares = core.pull_back(G, W, Z)
+            return self._assemble(np.vdot(G, K) / variance, squares, *self._pull_shape(G, K, W))
+
+        return K, pullback
+
+    def _pull_shape(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
+        """Derivatives in parameters beyond variance and length scales."""
+        return ()
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`); 0 between coincident rows where φ has a cusp."""
+        Z = self._scaled(X)
+        _, W = radial.covariance(*self._profile(), Z, float(bound_value(self, "variance")), True)
+        return -2.0 * core.pull_back_inputs(G, W, Z).T / bound_value(self, "length_scale")
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        variance = float(bound_value(self, "variance"))
+        if X2 is None:
+            return radial.covariance(*self._profile(), self._scaled(X), variance, False)[0]
+        return radial.cross_covariance(*self._profile(), *self._scaled_pair(X, X2), variance)
+
+
+@dataclass(frozen=True)
+class Matern(Radial):
+    """variance * φ(r), r² = Σ_k (x_k - x'_k)² / length_scale_k², of smoothness ν = 1/2, 3/2 or 5/2.
+
+    ν = 1/2: φ = exp(-r), continuous but nowhere smooth (Ornstein and Uhlenbeck's process in one dimension);
+    ν = 3/2: φ = (1 + t) exp(-t), t = √3 r, with one derivative;
+    ν = 5/2: φ = (1 + t + t²/3) exp(-t), t = √5 r, with two.
+    As ν grows it tends to `SquaredExponential`.
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+    length_scale : float, sequence of float or prior, optional
+        One for all inputs or, with `ard`, one per input.
+    ard : bool, default=False
+        One length scale per input.
+    nu : {0.5, 1.5, 2.5}, default=1.5
+    """
+
+    nu: float = 1.5
+
+    _kinds: ClassVar[dict[float, int]] = {0.5: radial.MATERN12, 1.5: radial.MATERN32, 2.5: radial.MATERN52}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in self._kinds:
+            raise InvalidInput(f"'nu' of Matern must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
+
+    def _profile(self) -> tuple[int, float]:
+        return self._kinds[self.nu], 0.0
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(Radial):
+    """variance * (1 + r²/(2 shape))^-shape, r² = Σ_k (x_k - x'_k)² / length_scale_k².
+
+    A mixture of squared exponentials whose inverse squared length scales follow a gamma distribution of this shape:
+    structure at many scales when it is small, a single `SquaredExponential` as it tends to infinity.
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+    length_scale : float, sequence of float or prior, optional
+        One for all inputs or, with `ard`, one per input.
+    ard : bool, default=False
+        One length scale per input.
+    shape : float or prior, optional
+    """
+
+    shape: Value = parameter("shape")
+
+    def _profile(self) -> tuple[int, float]:
+        return radial.RATIONAL, float(bound_value(self, "shape"))
+
+    def _pull_shape(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
+        return (radial.pull_back_rational(G, K, W),)

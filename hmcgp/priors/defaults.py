@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.priors.densities import Beta, LogNormal, Prior
+from hmcgp.priors.densities import Beta, LogNormal, Normal, Prior
 
 
 def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
@@ -15,8 +15,9 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
 
     Parameters
     ----------
-    role : {"variance", "length_scale", "noise", "flip", "bias", "weight"}
-        What the hyperparameter does.
+    role : str
+        What the hyperparameter does: "variance", "length_scale", "noise", "flip", "weight", "bias", "shape", "power",
+        "period", "log_slope", "tail" or "skew".
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts.
     targets : {"labels", "numbers"}, default="labels"
@@ -33,6 +34,12 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         `LogNormal(-log(d), 2)` for a weight that multiplies products or squares of inputs: median 1/d, so that their
         sum over d standardised inputs is of order 1; 1/weight is a squared length scale, hence twice its spread.
         `LogNormal(0, 1.5)` for the bias beside such a sum: median 1, 95 % within 0.05 to 19.
+        `LogNormal(0.7, 1)` for the shape of a rational quadratic: median 2, 95 % within 0.3 to 14.
+        `Beta(2, 1, upper=2)` for the power of a distance: density rising towards 2, the smooth end; median 1.4.
+        `LogNormal(0, 1)` for a period: median 1, 95 % within 0.14 to 7.1; give one of your own where you can, as the
+        evidence has a peak near every multiple and fraction of the true one.
+        `Normal(0, 0.5)` for the slope of a logarithm: e^±1 over ±2 standard deviations of an input, typically.
+        `LogNormal(0, 0.3)` and `Normal(0, 0.5)` for the tail and the skew of a map of an input near the identity.
 
     Notes
     -----
@@ -89,16 +96,21 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     """
     if isinstance(n_inputs, bool) or not isinstance(n_inputs, int | np.integer) or n_inputs < 1:
         raise InvalidInput(f"'n_inputs' must be a positive whole number; got {n_inputs!r}.")
-    if role == "variance":
-        return LogNormal(2.0, 2.0) if targets == "labels" else LogNormal(0.0, 1.5)
-    if role == "noise":
-        return LogNormal(-3.0, 2.0)
-    if role == "flip":
-        return Beta(1.0, 4.0, upper=0.5)
-    if role == "length_scale":
-        return LogNormal(0.5 + 0.5 * math.log(n_inputs), 1.0)
-    if role == "weight":
-        return LogNormal(-math.log(n_inputs), 2.0)
-    if role == "bias":
-        return LogNormal(0.0, 1.5)
-    raise InvalidInput(f"no default prior for the role {role!r}. Give a prior.")
+    log_d = math.log(n_inputs)
+    known: dict[str, Prior] = {
+        "variance": LogNormal(2.0, 2.0) if targets == "labels" else LogNormal(0.0, 1.5),
+        "length_scale": LogNormal(0.5 + 0.5 * log_d, 1.0),
+        "noise": LogNormal(-3.0, 2.0),
+        "flip": Beta(1.0, 4.0, upper=0.5),
+        "weight": LogNormal(-log_d, 2.0),
+        "bias": LogNormal(0.0, 1.5),
+        "shape": LogNormal(0.7, 1.0),
+        "power": Beta(2.0, 1.0, upper=2.0),
+        "period": LogNormal(0.0, 1.0),
+        "log_slope": Normal(0.0, 0.5),
+        "tail": LogNormal(0.0, 0.3),
+        "skew": Normal(0.0, 0.5),
+    }
+    if role not in known:
+        raise InvalidInput(f"no default prior for the role {role!r}; known are {', '.join(known)}. Give a prior.")
+    return known[role]

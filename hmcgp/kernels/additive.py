@@ -1,0 +1,115 @@
+"""Sums over the inputs: one function of each column, and straight lines whose slopes vary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.kernels.base import Kernel, Parameter, Pullback
+from hmcgp.kernels.nonstationary import Linear
+
+
+@dataclass(frozen=True)
+class Additive(Kernel):
+    """Σ_k k_k(x_k, x'_k): a sum of independent functions, one of each input.
+
+    Every parameter that the kernel leaves open has one value per input: `variance[FL]`, `length_scale[FL]`, ….
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of one input.
+    """
+
+    kernel: Kernel
+    bound: tuple[Kernel, ...] = field(default=(), init=False, repr=False)  # one per input, once numbers are in place
+
+    def children(self) -> dict[str, Kernel]:
+        """The kernel of each column."""
+        return {"": self.kernel}
+
+    def _columns(self, X: Array) -> list[tuple[Kernel, Array]]:
+        kernels = self.bound or (self.kernel,) * X.shape[1]
+        if len(kernels) != X.shape[1]:
+            raise InvalidInput(f"'X' must have {len(kernels)} columns, one for each kernel of the sum; got {X.shape}.")
+        return [(k, np.ascontiguousarray(X[:, i : i + 1])) for i, k in enumerate(kernels)]
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        K, pulls = np.zeros((len(X), len(X))), []
+        for kernel, x in self._columns(X):
+            part, pull = kernel.vjp(x)
+            K += part
+            pulls.append(pull)
+        stops = np.cumsum([p.size for p in self.kernel.parameters([""])])[:-1]
+
+        def pullback(G: Array) -> Array:
+            per_column = np.array([pull(G) for pull in pulls])  # (d, p)
+            return np.concatenate([part.ravel() for part in np.split(per_column, stops, axis=1)])
+
+        return K, pullback
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        return np.hstack([kernel.input_vjp(x, G) for kernel, x in self._columns(X)])
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        if X2 is None:
+            return sum((kernel(x) for kernel, x in self._columns(X)), np.zeros((len(X), len(X))))
+        pairs = zip(self._columns(X), self._columns(X2), strict=True)
+        return sum((kernel(x, x2) for (kernel, x), (_, x2) in pairs), np.zeros((len(X), len(X2))))
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return sum((kernel.diag(x) for kernel, x in self._columns(X)), np.zeros(len(X)))
+
+    def _tree(self, inputs: Sequence[str], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Parameter]]:
+        columns = [self.kernel._tree([name], path) for name in inputs]
+        found = []
+        for same in zip(*columns, strict=True):  # one parameter in every column
+            sub, p = same[0]
+            labels = tuple(
+                name if p.size == 1 else f"{name}: {label}"
+                for name, (_, q) in zip(inputs, same, strict=True)
+                for label in (q.labels or ("",))
+            )
+            value = p.value if p.is_free else tuple(np.tile(np.atleast_1d(p.value), len(inputs)).tolist())
+            found.append((sub, p._replace(size=len(labels), labels=labels, value=value)))
+        return found
+
+    def located(self, inputs: Sequence[str]) -> Kernel:
+        """The same kernel with the names of columns turned into positions."""
+        return self._with({"kernel": self.kernel.located(inputs[:1])})
+
+    def _bind(self, remaining: list[Any]) -> Self:
+        one = self.kernel.parameters([""])
+        vectors = [np.asarray(remaining.pop(0), dtype=float).reshape(-1, p.size) for p in one]
+        rows = zip(*vectors, strict=True)
+        bound = tuple(
+            self.kernel.bind([v if p.labels is not None else float(v[0]) for p, v in zip(one, row, strict=True)])
+            for row in rows
+        )
+        return self._with({"bound": bound})
+
+
+def locally_linear(slope: Kernel, offset: Kernel) -> Kernel:
+    """x·x' C_slope(x, x') + C_offset(x, x'): a straight line whose slopes and offset vary over the input space.
+
+    O'Hagan's (1978) localised regression f(x) = x·w(x) + b(x), where each component of w is an independent function
+    with covariance `slope`, and b has covariance `offset` (MacKay 1998).
+
+    Parameters
+    ----------
+    slope, offset : Kernel
+
+    Returns
+    -------
+    Kernel
+        `Linear(1.0) * slope + offset`.
+    """
+    return Linear(1.0) * slope + offset

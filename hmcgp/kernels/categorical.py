@@ -1,0 +1,83 @@
+"""A covariance function of labels: columns whose numbers are names, not quantities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from hmcgp._typing import Array
+from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, check_columns, parameter, transposed
+
+
+@njit(cache=True, error_model="numpy")
+def _exponents(Z: Array, Z2: Array, weight: Array) -> Array:
+    """-Σ_k weight_k [z_k ≠ z'_k] between the n columns of Z and the m columns of Z2, of shape (n, m)."""
+    n, m = Z.shape[1], Z2.shape[1]
+    out = np.zeros((n, m))
+    for i in range(n):
+        for k in range(Z.shape[0]):
+            for j in range(m):
+                if Z[k, i] != Z2[k, j]:
+                    out[i, j] -= weight[k]
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def _pull_back(S: Array, Z: Array) -> Array:
+    """Σ_ij S_ij [z_ik ≠ z_jk] for each input k, from the lower triangle of a symmetric S."""
+    d, n = Z.shape
+    out = np.zeros(d)
+    for i in range(n):
+        for k in range(d):
+            for j in range(i):
+                if Z[k, i] != Z[k, j]:
+                    out[k] += S[i, j]
+    return 2.0 * out
+
+
+@dataclass(frozen=True)
+class Categorical(Kernel):
+    """exp(-Σ_k weight_k (1 - δ(x_k, x'_k))), δ = 1 for equal categories and 0 for different ones.
+
+    For columns of integer codes (Kim & Ghahramani 2006, eq. 10).  Its variance is 1: multiply it by the kernel of the
+    other columns, `SquaredExponential().on([0, 1]) * Categorical().on([2])`, and each category has a function of its
+    own, that resembles the others by exp(-weight).  A category that was not among the training rows is as different
+    from all of them as they are from each other.
+
+    Parameters
+    ----------
+    weight : float, sequence of float or prior, optional
+        One for all columns or, with `ard`, one per column; near 0 where the category hardly matters.
+    ard : bool, default=False
+        One weight per column.
+    """
+
+    weight: Value = parameter("weight", per_input=True)
+    ard: bool = False
+
+    def _covariance(self, Z: Array, Z2: Array) -> Array:
+        weight = np.broadcast_to(np.asarray(bound_value(self, "weight"), dtype=float), len(Z)).copy()
+        return np.exp(_exponents(Z, Z2, weight))
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        Z = transposed(X)
+        K = self._covariance(Z, Z)
+
+        def pullback(G: Array) -> Array:
+            weights = -_pull_back(G * K, Z)
+            return weights if np.ndim(self.weight) == 1 else weights.sum(keepdims=True)
+
+        return K, pullback
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        Z = transposed(X)
+        Z2 = Z if X2 is None else transposed(X2)
+        check_columns(len(Z), len(Z2))
+        return self._covariance(Z, Z2)
+
+    def diag(self, X: Array) -> Array:
+        """One, at each row of X."""
+        return np.ones(len(X))

@@ -1,0 +1,89 @@
+"""Gibbs's covariance function, whose length scales vary over the input space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.kernels import _gibbs_core as core
+from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, check_columns, parameter, transposed
+from hmcgp.kernels.basis import Basis, basis_names, basis_values
+from hmcgp.parameters import REAL
+
+
+@dataclass(frozen=True)
+class Gibbs(Kernel):
+    """variance * Π_k (2 r_k r'_k / q_k)^½ exp(-Σ_k (x_k - x'_k)² / q_k), q_k = r_k² + r'_k², r_k at x, r'_k at x'.
+
+    A smooth function that changes faster in some regions than in others (Gibbs 1997; MacKay 1998), with length scales
+
+        log r_k(x) = log length_scale_k + Σ_m weight_m φ_m(x),
+
+    and with all weights 0 it is `SquaredExponential`.
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+    length_scale : float, sequence of float or prior, optional
+        r where all basis functions are 0: one for all inputs or, with `ard`, one per input.
+    weight : float, sequence of float or prior, optional
+        One per basis function or, with `ard`, one per input and basis function, those of the first input first.
+    basis : callable, optional
+        Takes inputs of shape (n, d) to basis functions φ of shape (n, m), such as `RadialBasis`.  Default: the inputs
+        themselves, φ_m(x) = x_m.
+    ard : bool, default=False
+        Length scales that vary independently along each input.
+    """
+
+    variance: Value = parameter("variance")
+    length_scale: Value = parameter("length_scale", per_input=True)
+    weight: Value = parameter("log_slope", per_basis=True, support=REAL)
+    basis: Basis | None = None
+    ard: bool = False
+
+    def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        names = basis_names(self.basis, inputs)
+        return tuple(f"{i}: {name}" for i in inputs for name in names) if self.ard else names
+
+    def _scales(self, X: Array, B: Array) -> Array:
+        """r_k at each row of X, of shape (d, n), from the basis functions there."""
+        weight = np.asarray(bound_value(self, "weight"), dtype=float)
+        m, d = B.shape[1], X.shape[1]
+        W = np.broadcast_to(weight if weight.ndim == 0 else weight.reshape(-1, m), (d, m))  # all rows equal unless ard
+        ell = np.reshape(bound_value(self, "length_scale"), (-1, 1))
+        return np.ascontiguousarray(ell * np.exp(W @ B.T))
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        variance, length_scale = float(bound_value(self, "variance")), bound_value(self, "length_scale")
+        B, XT = basis_values(self.basis, X), transposed(X)
+        R = self._scales(X, B)
+        K = core.covariance(XT, R, variance)
+
+        def pullback(G: Array) -> Array:
+            D = core.pull_back(G, K, XT, R)  # (d, n), with respect to log r
+            scales, weights = D.sum(axis=1), D @ B  # (d,), (d, m)
+            if np.ndim(length_scale) == 0:
+                scales = scales.sum(keepdims=True)
+            weights = weights.sum(axis=0) if np.size(self.weight) <= B.shape[1] else weights.ravel()
+            weights = weights.sum(keepdims=True) if np.ndim(self.weight) == 0 else weights
+            return np.concatenate([[np.vdot(G, K) / variance], scales / length_scale, weights])
+
+        return K, pullback
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        variance = float(bound_value(self, "variance"))
+        R = self._scales(X, basis_values(self.basis, X))
+        if X2 is None:
+            return core.covariance(transposed(X), R, variance)
+        check_columns(X.shape[1], X2.shape[1])
+        return core.cross_covariance(
+            transposed(X), R, transposed(X2), self._scales(X2, basis_values(self.basis, X2)), variance
+        )
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return np.full(len(X), float(bound_value(self, "variance")))

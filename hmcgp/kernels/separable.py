@@ -1,0 +1,129 @@
+"""Stationary covariance functions of each input's own difference: a power of it, or its phase."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.kernels import _power_core as power_core
+from hmcgp.kernels import _stationary_core as core
+from hmcgp.kernels.base import Pullback, Value, bound_value, check_columns, parameter
+from hmcgp.kernels.stationary import Stationary
+
+
+@dataclass(frozen=True)
+class ExponentialPower(Stationary):
+    """variance * exp(-Σ_k |x_k - x'_k|^power / length_scale_k^power), 0 < power <= 2.
+
+    At power 2 it is smooth (`SquaredExponential` with length_scale/√2), below 2 continuous without derivatives, and the
+    rougher the smaller; at 1, in one dimension, Ornstein and Uhlenbeck's process.
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+    length_scale : float, sequence of float or prior, optional
+        One for all inputs or, with `ard`, one per input.
+    ard : bool, default=False
+        One length scale per input.
+    power : float or prior, optional
+        Below 2 in a prior; a fixed number may be 2.
+    """
+
+    power: Value = parameter("power", support=(0.0, 2.0), allowed=(2.0,))
+
+    def _numbers(self) -> tuple[float, float]:
+        return float(bound_value(self, "power")), float(bound_value(self, "variance"))
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        power, variance = self._numbers()
+        Z = self._scaled(X)
+        K = power_core.covariance(Z, power, variance)
+
+        def pullback(G: Array) -> Array:
+            sums, logs = power_core.pull_back(G, K, Z, power)
+            return self._assemble(np.vdot(G, K) / variance, power * sums, -logs)
+
+        return K, pullback
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`); 0 between rows that share a value (a cusp)."""
+        power, variance = self._numbers()
+        Z = self._scaled(X)
+        dZ = power_core.pull_back_inputs(G, power_core.covariance(Z, power, variance), Z, power)
+        return -2.0 * dZ.T / bound_value(self, "length_scale")
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        if X2 is None:
+            return power_core.covariance(self._scaled(X), *self._numbers())
+        return power_core.cross_covariance(*self._scaled_pair(X, X2), *self._numbers())
+
+
+@dataclass(frozen=True)
+class Periodic(Stationary):
+    """variance * exp(-2 Σ_k sin²(π (x_k - x'_k) / period_k) / length_scale_k²): repeats itself along every input.
+
+    The squared exponential of the points (cos φ_k, sin φ_k), φ_k = 2π x_k/period_k, on circles (MacKay 1998), which is
+    how it is computed: |e - e'|² = 4 sin²(½(φ - φ')).  Multiply by a `SquaredExponential` for a shape that changes
+    slowly from one period to the next.
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+    length_scale : float, sequence of float or prior, optional
+        In units of the circle's radius: one for all inputs or, with `ard`, one per input.
+    ard : bool, default=False
+        One length scale, and one period if that is inferred, per input.
+    period : float, sequence of float or prior, optional
+        In units of the inputs as the kernel sees them: standardised ones, if the estimator standardises.
+    """
+
+    period: Value = parameter("period", per_input=True)
+
+    def _circles(self, X: Array) -> tuple[Array, Array]:
+        """Phases, of shape (d, n), and cosines above sines, divided by length scales, of shape (2d, n)."""
+        phases = 2.0 * math.pi * (np.asarray(X, dtype=float) / bound_value(self, "period")).T
+        ell = np.reshape(bound_value(self, "length_scale"), (-1, 1))
+        return phases, np.vstack([np.cos(phases) / ell, np.sin(phases) / ell])
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        variance, period = float(bound_value(self, "variance")), bound_value(self, "period")
+        phases, Z = self._circles(X)
+        K = core.covariance(Z, variance)
+        d = len(phases)
+
+        def pullback(G: Array) -> Array:
+            total, squares = core.pull_back(G, K, Z)
+            # ∂φ/∂period = -φ/period; only differences of phases matter, so centre them against cancellation
+            centred = phases - phases.mean(axis=1, keepdims=True)
+            turns = -np.sum(self._pull_phases(G, K, Z) * centred, axis=1) / period
+            turns = turns.sum(keepdims=True) if np.ndim(period) == 0 else turns
+            return self._assemble(total / variance, squares[:d] + squares[d:], *turns)
+
+        return K, pullback
+
+    @staticmethod
+    def _pull_phases(G: Array, K: Array, Z: Array) -> Array:
+        """Σ_ij G_ij ∂K_ij/∂φ_ik, of shape (d, n): from z = (cos φ, sin φ)/ℓ, whose slopes are (-z_sin, z_cos)."""
+        d = len(Z) // 2
+        D = core.pull_back_inputs(G, K, Z)
+        return np.asarray(2.0 * (D[:d] * Z[d:] - D[d:] * Z[:d]))
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        _, Z = self._circles(X)
+        K = core.covariance(Z, float(bound_value(self, "variance")))
+        return 2.0 * math.pi * self._pull_phases(G, K, Z).T / bound_value(self, "period")
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        variance = float(bound_value(self, "variance"))
+        _, Z = self._circles(X)
+        if X2 is None:
+            return core.covariance(Z, variance)
+        _, Z2 = self._circles(X2)
+        check_columns(len(Z) // 2, len(Z2) // 2)
+        return core.cross_covariance(Z, Z2, variance)
