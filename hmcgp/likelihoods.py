@@ -250,7 +250,7 @@ class Gaussian(Likelihood):
     ----------
     noise : float or prior, optional
         *Variance* of the noise, in the units of y squared, as `variance` is that of the function.  Default: a prior for
-        targets of mean 0 and variance 1, LogNormal(-3, 2), with median 0.05 and 95 % within 0.001 to 2.5.
+        targets of mean 0 and variance 1, LogNormal(-3, 2, lower=1e-6), with median 0.05 and 95 % within 0.001 to 2.5.
     """
 
     noise: Value = parameter("noise")

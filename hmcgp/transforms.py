@@ -5,7 +5,7 @@ A sampler moves in u, on the whole line; a parameter x lives on its support.  If
     x = T(u),    log p(u) = log p(x) + log |dx/du|,    d log p(u)/du = (d log p/dx) (dx/du) + d log|dx/du|/du
 
     Identity    x = u               log |dx/du| = 0                          d/du 0
-    Log         x = exp(u)          log |dx/du| = u                          d/du 1
+    Log         x = a + exp(u)      log |dx/du| = u                          d/du 1
     Logit       x = b/(1 + e^-u)    log |dx/du| = log x + log(1 - x/b)       d/du 1 - 2x/b
                                                 = log b - |u| - 2 log(1 + e^-|u|)   = -tanh(u/2)
 
@@ -89,20 +89,23 @@ class Identity(Transform):
 
 @dataclass(frozen=True)
 class Log(Transform):
-    """x = exp(u), for positive parameters."""
+    """x = lower + exp(u), for parameters above a limit, 0 unless given."""
+
+    lower: float = 0.0
 
     def constrain(self, u: Array) -> Array:
-        """exp(u)."""
-        with np.errstate(over="ignore"):  # inf is the right answer: no prior has mass there
-            return np.asarray(np.exp(np.asarray(u, dtype=float)))
+        """Return lower + exp(u), kept above the limit, where rounding would put it for very negative u."""
+        x = self.dconstrain(u)
+        return x if self.lower == 0.0 else np.maximum(self.lower + x, np.nextafter(self.lower, np.inf))
 
     def unconstrain(self, x: Array) -> Array:
-        """log(x); x that is not positive and finite raises `InvalidInput`."""
-        return np.log(_inside(x, 0.0, np.inf))
+        """log(x - lower); x that is not finite and above the limit raises `InvalidInput`."""
+        return np.log(_inside(x, self.lower, np.inf) - self.lower)
 
     def dconstrain(self, u: Array) -> Array:
-        """Slope exp(u) = x."""
-        return self.constrain(u)
+        """Slope exp(u)."""
+        with np.errstate(over="ignore"):  # inf is the right answer: no prior has mass there
+            return np.asarray(np.exp(np.asarray(u, dtype=float)))
 
     def log_jacobian(self, u: Array) -> Array:
         """Return u, the log of the slope."""

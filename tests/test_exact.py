@@ -142,7 +142,8 @@ def test_a_matrix_that_is_no_covariance_is_refused(bad):
 
 def test_in_a_model_it_becomes_minus_infinity():
     X, y = regression_problem(30, 1)
-    model = Model(np.vstack([X, X]), np.concatenate([y, y]), kernel=SquaredExponential(), likelihood="gaussian")
+    likelihood = Gaussian(LogNormal(-3.0, 2.0))  # the default prior would keep the noise above 1e-6
+    model = Model(np.vstack([X, X]), np.concatenate([y, y]), kernel=SquaredExponential(), likelihood=likelihood)
     failed = model.evaluate(np.array([0.0, 0.0, -60.0]))
     assert (failed.logdensity, failed.failure) == (-np.inf, NOT_POSITIVE_DEFINITE)
     for u in (-700.0, -1e4, 700.0, np.nan):

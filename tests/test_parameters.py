@@ -64,7 +64,7 @@ def test_a_prior_must_stay_within_the_support_of_its_parameter(prior):
 
 
 def test_an_open_parameter_gets_the_default_of_its_role_and_of_the_targets():
-    assert with_prior(NOISE._replace(value=None), "numbers").value == LogNormal(-3.0, 2.0)
+    assert with_prior(NOISE._replace(value=None), "numbers").value == LogNormal(-3.0, 2.0, lower=1e-6)
     variance = Parameter("variance", 1, None, None, "variance")
     assert with_prior(variance, "labels").value == LogNormal(2.0, 2.0)
     assert with_prior(variance, "numbers").value == LogNormal(0.0, 1.5)

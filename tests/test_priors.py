@@ -30,6 +30,7 @@ CASES = [
     (Normal(1e3, 0.01), stats.norm(1e3, 0.01), Identity()),
     (LogNormal(-3.0, 3.0), stats.lognorm(3.0, scale=math.exp(-3.0)), Log()),
     (LogNormal(1.5, 0.2), stats.lognorm(0.2, scale=math.exp(1.5)), Log()),
+    (LogNormal(0.5, 0.8, lower=2.0), stats.lognorm(0.8, loc=2.0, scale=math.exp(0.5)), Log(2.0)),
     (Gamma(0.5, 2.0), stats.gamma(0.5, scale=0.5), Log()),
     (Gamma(7.0, 0.1), stats.gamma(7.0, scale=10.0), Log()),
     (InverseGamma(0.8, 3.0), stats.invgamma(0.8, scale=3.0), Log()),

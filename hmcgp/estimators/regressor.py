@@ -17,7 +17,7 @@ from hmcgp._checks import check_count
 from hmcgp._random import RandomStateLike
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
-from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.errors import InvalidInput
 from hmcgp.estimators._base import GaussianProcess
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
@@ -102,10 +102,9 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         y = np.asarray(y, dtype=np.float64)
         self._target_scaling = Scaling.learn(y[:, None], standardize=self.standardize)
         if self._target_scaling.constant[0]:
-            warn_user(
-                f"all {len(y)} targets are {y[0]:g}: there is nothing to explain, and the hyperparameters follow the "
-                "prior. Check the selection of rows and of the target column.",
-                ApproximationWarning,
+            raise InvalidInput(
+                f"all {len(y)} targets are {y[0]:g}: there is nothing to explain. "
+                "Check the selection of rows and of the target column."
             )
         return X, self._target_scaling.apply(y[:, None])[:, 0]
 

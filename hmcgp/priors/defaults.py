@@ -30,7 +30,8 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         `LogNormal(0, 1.5)` for a variance behind numbers: median 1, 95 % within 0.05 to 19.
         `LogNormal(0.5 + log(d)/2, 1)` for a length scale: median 1.65 sqrt(d), 95 % within 0.23 to 11.7 sqrt(d).
         `Beta(1, 4, upper=0.5)` for the rate of flipped labels: mean 0.1, most probable at 0, 95 % below 0.26.
-        `LogNormal(-3, 2)` for the variance of the noise on numbers: median 0.05, 95 % within 0.001 to 2.5.
+        `LogNormal(-3, 2, lower=1e-6)` for the variance of the noise on numbers: median 0.05, 95 % within 0.001 to 2.5;
+        the limit keeps the covariance of numbers without noise, such as a simulator's, from becoming singular.
         `LogNormal(-log(d), 2)` for a weight that multiplies products or squares of inputs: median 1/d, so that their
         sum over d standardised inputs is of order 1; 1/weight is a squared length scale, hence twice its spread.
         `LogNormal(0, 1.5)` for the bias beside such a sum: median 1, 95 % within 0.05 to 19.
@@ -100,7 +101,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     known: dict[str, Prior] = {
         "variance": LogNormal(2.0, 2.0) if targets == "labels" else LogNormal(0.0, 1.5),
         "length_scale": LogNormal(0.5 + 0.5 * log_d, 1.0),
-        "noise": LogNormal(-3.0, 2.0),
+        "noise": LogNormal(-3.0, 2.0, lower=1e-6),
         "flip": Beta(1.0, 4.0, upper=0.5),
         "weight": LogNormal(-log_d, 2.0),
         "bias": LogNormal(0.0, 1.5),

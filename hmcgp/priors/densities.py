@@ -173,11 +173,22 @@ class Normal(Prior):
 
 @dataclass(frozen=True, repr=False)
 class LogNormal(Prior):
-    """log x ~ N(mu, sigma^2): median exp(mu)."""
+    """log(x - lower) ~ N(mu, sigma^2), lower 0 unless given: median lower + exp(mu)."""
 
     mu: float
     sigma: float
-    _signed = ("mu",)
+    lower: float = 0.0
+    _signed = ("mu", "lower")
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The open interval above `lower`."""
+        return (self.lower, math.inf)
+
+    @property
+    def transform(self) -> Transform:
+        """The logarithm of x - lower."""
+        return Log(self.lower)
 
     @property
     def normal(self) -> tuple[float, float]:
@@ -185,20 +196,21 @@ class LogNormal(Prior):
         return self.mu, self.sigma
 
     def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
-        """Log density of u = log x, which is normal, and its derivative (see `Prior.logpdf_unconstrained`)."""
+        """Log density of u = log(x - lower), which is normal, and its derivative (see `Prior.logpdf_unconstrained`)."""
         z = (u - self.mu) / self.sigma
         return -0.5 * z * z - (math.log(self.sigma) + _HALF_LOG_2PI), -z / self.sigma
 
     def _logpdf(self, x: Array) -> Array:
-        log_x = np.log(x)
+        log_x = np.log(x - self.lower)
         z = (log_x - self.mu) / self.sigma
         return -0.5 * z * z - log_x - (math.log(self.sigma) + _HALF_LOG_2PI)
 
     def _dlogpdf(self, x: Array) -> Array:
+        x = x - self.lower
         return -((np.log(x) - self.mu) / self.sigma / self.sigma + 1.0) / x
 
     def _sample(self, rng: np.random.Generator, size: int | None) -> Array | float:
-        return rng.lognormal(self.mu, self.sigma, size)
+        return self.lower + rng.lognormal(self.mu, self.sigma, size)
 
 
 @dataclass(frozen=True, repr=False)
