@@ -26,7 +26,7 @@ from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, Exact, Laplace, LowerBound, NaiveMeanField, UpperBound
 from hmcgp.hyperprior import HyperPrior, Theta, with_prior
 from hmcgp.kernels import Kernel, Parameter, SquaredExponential
-from hmcgp.likelihoods import Gaussian, LabelNoise, Likelihood, Logistic, Probit
+from hmcgp.likelihoods import Gaussian, LabelNoise, Likelihood, Logistic, Probit, VaryingNoise
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation
 
 __all__ = ["Model", "Theta", "resolve"]
@@ -36,6 +36,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "probit": Probit,
     "label_noise": LabelNoise,
     "gaussian": Gaussian,
+    "varying_noise": VaryingNoise,
 }
 PROVIDERS: dict[str, type[Any]] = {
     "exact": Exact,
@@ -129,6 +130,7 @@ class Model:
             input_names = [str(c) for c in X.columns] if hasattr(X, "columns") else None
         self.likelihood, self.evidence = resolve(likelihood, evidence)
         self.X, self.y = _check_data(X, y, self.likelihood)
+        self.likelihood = self.likelihood.located(self.X)
         self.input_names = _check_names(input_names, self.X.shape[1])
         kernel = SquaredExponential(ard=True) if kernel is None else kernel
         if not isinstance(kernel, Kernel):

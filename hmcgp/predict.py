@@ -19,7 +19,7 @@ from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import Posterior
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Gaussian, Likelihood
+from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model import Model
 
 _GROUP = 25  # draws that share a warm start
@@ -74,7 +74,7 @@ def observed_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None
     """Mean and variance of a new observation, noise included, at each new input for each draw: of shape (S, m)."""
     mean, variance = latent_moments(model, draws, X, n_jobs=n_jobs)
     for s, theta in enumerate(draws):
-        variance[s] += _gaussian(model, theta).noise_at(X)
+        variance[s] += _noisy(model, theta).noise_at(X)
     return mean, variance
 
 
@@ -83,12 +83,12 @@ def observed_jointly(model: Model, draws: Array, X: Array) -> Iterator[tuple[Arr
     for theta in draws:
         kernel, evidence = model.posterior(theta)
         mean, covariance = evidence.posterior.predict_jointly(kernel(model.X, X), kernel(X))  # type: ignore[attr-defined]
-        yield mean, covariance + np.diag(_gaussian(model, theta).noise_at(X))
+        yield mean, covariance + np.diag(_noisy(model, theta).noise_at(X))
 
 
-def _gaussian(model: Model, theta: Array) -> Gaussian:
+def _noisy(model: Model, theta: Array) -> NoisyNumbers:
     likelihood = model.bound_likelihood(theta)
-    if not isinstance(likelihood, Gaussian):
+    if not isinstance(likelihood, NoisyNumbers):
         raise InvalidInput(f"observations of {type(likelihood).__name__} are labels: ask for their probabilities.")
     return likelihood
 

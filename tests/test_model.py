@@ -204,7 +204,10 @@ def test_the_carry_changes_the_work_and_not_the_answer():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"likelihood": "softmax"}, r"'likelihood' must be one of \['gaussian', 'label_noise', 'logistic', 'probit'\]"),
+        (
+            {"likelihood": "softmax"},
+            r"'likelihood' must be one of \['gaussian', 'label_noise', 'logistic', 'probit', 'varying",
+        ),
         (
             {"evidence": "laplac"},
             r"'evidence' must be one of \['ep', 'exact', 'laplace', 'lower', 'naive', 'tap', 'upper'\]",
@@ -213,7 +216,7 @@ def test_the_carry_changes_the_work_and_not_the_answer():
         ({"evidence": Logistic()}, "'evidence' must be"),
         (
             {"likelihood": Probit(), "evidence": Failing()},
-            "Failing cannot integrate Probit. Pairs that fit: Exact: Gaussian; Lap",
+            "Failing cannot integrate Probit. Pairs that fit: Exact: Gaussian, VaryingNoise; Lap",
         ),
         ({"likelihood": "gaussian", "evidence": "laplace"}, "Laplace cannot integrate Gaussian. Pairs that fit: Exact"),
         ({"likelihood": "probit", "evidence": "exact"}, "Exact cannot integrate Probit. Pairs that fit: Exact: Gau"),

@@ -176,12 +176,6 @@ def test_bad_input_is_refused_before_any_sampling(monkeypatch, changes, message)
         quick(**changes.get("settings", {})).fit(changes.get("X", X), changes.get("y", Y))
 
 
-@pytest.mark.parametrize("noise", [-1.0, 0.0, np.nan, np.inf])
-def test_noise_must_be_positive(noise):
-    with pytest.raises(InvalidInput, match="'noise' of Gaussian must be positive and finite"):
-        Gaussian(noise)
-
-
 def test_a_classifier_refuses_numbers_and_names_the_regressor():
     with pytest.raises(InvalidInput, match=r"is for numbers, and GPClassifier explains labels.*GPRegressor"):
         GPClassifier(likelihood="gaussian", evidence="exact").fit(X, Y > 50.0)

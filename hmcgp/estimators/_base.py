@@ -92,17 +92,21 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         ApproximationWarning
             For constant inputs, duplicate rows, failures of the solver, and after Ctrl-C.
         """
+        return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any, **about_rows: Any) -> Self:
         before = dict(self.__dict__)
         try:
-            return self._fit(X, y)
+            return self._fit_or_fail(X, y, **about_rows)
         except BaseException:  # all or nothing: no new model beside old draws
             self.__dict__ = before
             raise
 
-    def _fit(self, X: Any, y: Any) -> Self:
+    def _fit_or_fail(self, X: Any, y: Any, **about_rows: Any) -> Self:
         if self.predict_draws is not None:
             check_count("predict_draws", self.predict_draws, 1)
         X, targets = self._check_table(X, y)
+        likelihood = self._likelihood_of_rows(X, **about_rows)
         self._scaling = Scaling.learn(X, standardize=self.standardize)
         self._warn_about_inputs(X)
         self._warn_about_copies(X, targets)
@@ -110,7 +114,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             self._scaling.apply(X),
             targets,
             kernel=self.kernel,
-            likelihood=self.likelihood,
+            likelihood=likelihood,
             evidence=self.evidence,
             input_names=self._input_names(),
         )
@@ -153,6 +157,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             max_time=self.max_time,
             checkpoint=self.checkpoint,
         )
+
+    def _likelihood_of_rows(self, X: Array) -> str | Likelihood:
+        """The likelihood, with whatever else `fit` was told about the rows."""
+        return self.likelihood
 
     def _warn_about_inputs(self, X: Array) -> None:
         """Say what works, but perhaps not as meant: constant inputs."""

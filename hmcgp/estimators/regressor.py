@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.estimators._base import GaussianProcess
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Likelihood
+from hmcgp.likelihoods import Gaussian, Likelihood
 from hmcgp.samplers import Sampler
 
 
@@ -37,8 +38,9 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         Covariance function, on the scale of standardised inputs and target.  A number is a fact, a prior is a question.
         Default: `SquaredExponential(ard=True)` under default priors.  Add `Constant()` or `Linear()` for a mean that
         is a constant or a linear function with unknown coefficients.
-    likelihood : {"gaussian"} or Likelihood, default="gaussian"
-        `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, on the scale of the standardised target.
+    likelihood : {"gaussian", "varying_noise"} or Likelihood, default="gaussian"
+        `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, on the scale of the standardised target;
+        `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs.
     evidence : {"exact"} or EvidenceProvider, default="exact"
     sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc".
@@ -107,6 +109,59 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
                 "Check the selection of rows and of the target column."
             )
         return X, self._target_scaling.apply(y[:, None])[:, 0]
+
+    def fit(self, X: Any, y: Any, noise_variance: Any = None) -> Self:
+        """Sample the hyperparameters given a table and its targets.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d)
+            Numeric, finite inputs.
+        y : array-like of shape (n,)
+            Finite numbers.
+        noise_variance : array-like of shape (n,), optional
+            Known variance of each target, in the units of y squared.  The noise of `likelihoods.Gaussian` is inferred
+            on top of it: `likelihood=Gaussian(noise=0.0)` says that there is no other.
+
+        Returns
+        -------
+        self
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            When the chains do not agree, or hold too few effective draws, or diverged.
+        ApproximationWarning
+            For constant inputs, failures of the solver, and after Ctrl-C.
+        """
+        return self._fit(X, y, noise_variance=noise_variance)
+
+    def _likelihood_of_rows(self, X: Array, noise_variance: Any = None) -> str | Likelihood:
+        likelihood = (
+            Gaussian() if isinstance(self.likelihood, str) and self.likelihood == "gaussian" else self.likelihood
+        )
+        if noise_variance is not None:
+            if not isinstance(likelihood, Gaussian):
+                raise InvalidInput(f"'noise_variance' goes with the likelihood 'gaussian'; got {likelihood!r}.")
+            known = column_or_1d(noise_variance, dtype=np.float64)
+            check_consistent_length(X, known)
+            likelihood = replace(likelihood, known=known)  # checked in the user's units
+            likelihood = replace(likelihood, known=known / self._unit**2)
+        if isinstance(likelihood, Gaussian) and likelihood.noise == 0.0:
+            self._refuse_copies(X, likelihood)
+        return likelihood
+
+    def _refuse_copies(self, X: Array, likelihood: Gaussian) -> None:
+        """Two rows at one place, both without noise, contradict each other or make K singular."""
+        exact = np.arange(len(X)) if likelihood.known is None else np.flatnonzero(np.array(likelihood.known) == 0.0)
+        _, first, place = np.unique(X[exact], axis=0, return_index=True, return_inverse=True)
+        copies = np.flatnonzero(first[place.ravel()] != np.arange(len(exact)))
+        if len(copies):
+            one, other = exact[first[place.ravel()[copies[0]]]], exact[copies[0]]
+            raise InvalidInput(
+                f"rows {one} and {other} have the same inputs and no noise ({len(copies)} such rows): the covariance "
+                "is singular. Drop the copies, or leave the noise to be inferred (likelihood='gaussian')."
+            )
 
     # -- prediction --------------------------------------------------------------------------------------------------
 

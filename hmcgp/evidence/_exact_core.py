@@ -21,18 +21,18 @@ _LOST = 1e3 * 2.2e-16  # pivots this far below the diagonal of C are made of rou
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _factor(K: Array, noise: float, L: Array) -> bool:
-    """Lower Cholesky factor of C = K + noise I; False where C is not positive definite to working precision.
+def _factor(K: Array, noise: Array, L: Array) -> bool:
+    """Lower Cholesky factor of C = K + diag noise; False where C is not positive definite to working precision.
 
-    L_ii² is the variance of y_i given y_1 … y_(i-1), at least `noise` in exact arithmetic.  Rounding in C changes it by
-    a few units of eps C_ii: a factor whose smallest pivot is of that size exists by luck.
+    L_ii² is the variance of y_i given y_1 … y_(i-1), at least its noise in exact arithmetic.  Rounding in C changes it
+    by a few units of eps C_ii: a factor whose smallest pivot is of that size exists by luck.
     """
     n = K.shape[0]
     largest = 0.0
     for i in range(n):
         for j in range(i):
             L[i, j] = K[i, j]
-        L[i, i] = K[i, i] + noise
+        L[i, i] = K[i, i] + noise[i]
         largest = max(largest, L[i, i])
     if not cholesky_inplace(L):
         return False
@@ -43,20 +43,17 @@ def _factor(K: Array, noise: float, L: Array) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _gradient_inplace(L: Array, alpha: Array) -> float:
-    """Overwrite the factor L by G = ½(αα' - C⁻¹); returns its trace."""
+def _gradient_inplace(L: Array, alpha: Array) -> None:
+    """Overwrite the factor L by G = ½(αα' - C⁻¹)."""
     inverse_from_cholesky_inplace(L)
-    trace = 0.0
     for i in range(L.shape[0]):
         for j in range(i + 1):
             L[i, j] = 0.5 * (alpha[i] * alpha[j] - L[i, j])
-        trace += L[i, i]
     mirror_lower(L)
-    return trace
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def solve(K: Array, y: Array, noise: float, gradient: bool) -> tuple[bool, float, Array, float, Array]:
+def solve(K: Array, y: Array, noise: Array, gradient: bool) -> tuple[bool, float, Array, Array]:
     """Log evidence and, if asked for, its gradient, in one call that lets go of the interpreter lock.
 
     Returns
@@ -66,8 +63,6 @@ def solve(K: Array, y: Array, noise: float, gradient: bool) -> tuple[bool, float
     log_z : float
     alpha : ndarray of shape (n,)
         C⁻¹ y.
-    dnoise : float
-        ∂ log Z/∂noise, 0 where no gradient was asked for.
     L : ndarray of shape (n, n)
         G where the gradient was asked for, else the factor of C in the lower triangle.
     """
@@ -75,11 +70,12 @@ def solve(K: Array, y: Array, noise: float, gradient: bool) -> tuple[bool, float
     L = np.empty_like(K)
     alpha = y.copy()
     if not _factor(K, noise, L):
-        return False, -np.inf, alpha, 0.0, L
+        return False, -np.inf, alpha, L
     cholesky_solve_inplace(L, alpha)
     fit = 0.0
     for i in range(n):
         fit += y[i] * alpha[i]
     log_z = -0.5 * (fit + log_determinant(L) + n * _LOG_2PI)
-    dnoise = _gradient_inplace(L, alpha) if gradient else 0.0
-    return math.isfinite(log_z), log_z, alpha, dnoise, L
+    if gradient:
+        _gradient_inplace(L, alpha)
+    return math.isfinite(log_z), log_z, alpha, L

@@ -1,13 +1,13 @@
 """Exact evidence of Gaussian-process regression (Rasmussen & Williams 2006, eqs. 2.23-2.30 and 5.9).
 
-    y = f + e,   f ~ N(0, K),   e ~ N(0, s I),   C = K + s I = LL',   α = C⁻¹ y
+    y = f + e,   f ~ N(0, K),   e ~ N(0, diag s),   C = K + diag s = LL',   α = C⁻¹ y
 
     log Z = log N(y; 0, C) = -½ y'α - Σ log L_ii - ½ n log 2π
-    G = ∂ log Z/∂K = ½(αα' - C⁻¹),     ∂ log Z/∂s = tr G
+    G = ∂ log Z/∂K = ½(αα' - C⁻¹),     ∂ log Z/∂s_i = G_ii
 
 The gradient is exact: nothing is approximated and nothing iterates.
-Latent predictions: mean k'α, variance k** - k'C⁻¹k; a new observation has the variance s on top.
-Leaving out row i: mean y_i - α_i/(C⁻¹)_ii, variance 1/(C⁻¹)_ii - s.
+Latent predictions: mean k'α, variance k** - k'C⁻¹k; a new observation has the variance of its noise on top.
+Leaving out row i: mean y_i - α_i/(C⁻¹)_ii, variance 1/(C⁻¹)_ii - s_i.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from hmcgp.errors import NotPositiveDefinite
 from hmcgp.evidence import _exact_core as core
 from hmcgp.evidence._solver import needs_factor, predict_by_factor
 from hmcgp.evidence.base import Evidence
-from hmcgp.likelihoods import Gaussian, Likelihood
-from hmcgp.parameters import bound_value
+from hmcgp.likelihoods import Gaussian, Likelihood, NoisyNumbers, VaryingNoise
 
 
 @dataclass(frozen=True)
 class ExactPosterior:
-    """N(Kα, (K⁻¹ + I/s)⁻¹), the posterior of the latent values itself."""
+    """N(Kα, (K⁻¹ + diag(s)⁻¹)⁻¹), the posterior of the latent values itself."""
 
     f: Array  # (n,) mean, Kα = y - sα
     alpha: Array  # (n,) C⁻¹ y
-    noise: float  # variance of the noise
+    noise: Array  # (n,) variances of the noise
     L: Array | None  # (n, n), lower triangle: Cholesky factor of C; None where the gradient has used its memory
 
     @property
@@ -42,7 +41,7 @@ class ExactPosterior:
         return self.f
 
     def cavity(self) -> tuple[Array, Array]:
-        """Leave-one-out mean and variance of every latent value, exactly: v = 1/(C⁻¹)_ii - s, μ = f - vα.
+        """Leave-one-out mean and variance of every latent value, exactly: v = 1/(C⁻¹)_ii - s_i, μ = f - vα.
 
         A new observation in its place has the variance of the noise on top.
 
@@ -67,9 +66,9 @@ class ExactPosterior:
 
 @dataclass(frozen=True)
 class Exact:
-    """The evidence of numbers observed with Gaussian noise: log N(y; 0, K + noise I)."""
+    """The evidence of numbers observed with Gaussian noise: log N(y; 0, K + diag noise)."""
 
-    supports: ClassVar[tuple[type[Likelihood], ...]] = (Gaussian,)
+    supports: ClassVar[tuple[type[Likelihood], ...]] = (Gaussian, VaryingNoise)
 
     def __call__(
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
@@ -82,8 +81,8 @@ class Exact:
             Prior covariance; only its lower triangle is read.
         y : ndarray of shape (n,)
             Targets.
-        likelihood : Gaussian
-            With a number for its noise.
+        likelihood : Gaussian or VaryingNoise
+            With a number for each of its parameters.
         start : ndarray of shape (n,), optional
             Not used: there is nothing to iterate.
         gradient : bool, default=True
@@ -92,19 +91,22 @@ class Exact:
         Returns
         -------
         Evidence
-            `dlik` has the derivative with respect to the noise variance.
+            `dlik` has the derivatives with respect to the parameters of the likelihood.
 
         Raises
         ------
         NotPositiveDefinite
-            Where K + noise I cannot be told from a singular matrix.
+            Where K + diag noise cannot be told from a singular matrix.
         """
-        noise = float(bound_value(likelihood, "noise"))
-        positive_definite, log_z, alpha, dnoise, L = core.solve(K, y, noise, gradient)
+        assert isinstance(likelihood, NoisyNumbers)
+        noise = likelihood.row_noise(len(y))
+        positive_definite, log_z, alpha, L = core.solve(K, y, noise, gradient)
         if not positive_definite:
             raise NotPositiveDefinite(
-                f"Exact: K + noise I is not positive definite to working precision (noise {noise:.1e}, largest prior "
-                f"variance {np.max(np.diag(K)):.1e}); is K a finite covariance matrix, and the noise not too small?"
+                f"Exact: K + diag noise is not positive definite to working precision (least noise {noise.min():.1e}, "
+                f"largest prior variance {np.max(np.diag(K)):.1e}); is K a finite covariance matrix, and the noise not "
+                "too small?"
             )
         posterior = ExactPosterior(y - noise * alpha, alpha, noise, None if gradient else L)
-        return Evidence(log_z, L if gradient else None, np.array([dnoise]), posterior, 0, 0.0)
+        dlik = likelihood.pull_back(np.diag(L)) if gradient else np.empty(0)
+        return Evidence(log_z, L if gradient else None, dlik, posterior, 0, 0.0)

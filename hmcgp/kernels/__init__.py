@@ -1,8 +1,8 @@
 """Covariance functions and the ways to combine them."""
 
+from hmcgp.basis import RadialBasis
 from hmcgp.kernels.additive import Additive, locally_linear
 from hmcgp.kernels.base import Kernel, Parameter, parameter
-from hmcgp.kernels.basis import RadialBasis
 from hmcgp.kernels.categorical import Categorical
 from hmcgp.kernels.combined import On, Product, Scaled, Sum
 from hmcgp.kernels.compact import Spherical, Triangle

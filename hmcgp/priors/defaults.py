@@ -109,6 +109,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         "power": Beta(2.0, 1.0, upper=2.0),
         "period": LogNormal(0.0, 1.0),
         "log_slope": Normal(0.0, 0.5),
+        "log_noise": Normal(0.0, 1.0),
         "tail": LogNormal(0.0, 0.3),
         "skew": Normal(0.0, 0.5),
     }

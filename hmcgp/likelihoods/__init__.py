@@ -1,0 +1,22 @@
+"""How a target y depends on its latent value f.
+
+    Logistic      p(y | f) = σ(y f) = 1/(1 + exp(-y f))     y = ±1
+    Probit        p(y | f) = Φ(y f)                         y = ±1
+    LabelNoise    p(y | f) = ε + (1 - 2ε) Φ(y f)            y = ±1, flipped at rate ε; or a step H(y f) instead of Φ
+    Gaussian      p(y | f) = N(y; f, noise)                 y any number; noise is a variance
+    VaryingNoise  p(y | f) = N(y; f, noise(x))              y any number; log noise(x) linear in basis functions of x
+
+A likelihood knows its logarithm with three derivatives (what an evidence provider needs) and, for labels, its average
+over a Gaussian f (what a prediction needs).  Everything is computed in log space: nothing overflows at |f| = 1e3.
+
+A likelihood may have parameters of its own, marked as those of kernels are (`hmcgp.parameters`): a number is a fact, a
+prior is a question, inferred together with the kernel's.
+"""
+
+from __future__ import annotations
+
+from hmcgp.likelihoods.base import Derivatives, Likelihood
+from hmcgp.likelihoods.labels import LabelNoise, Logistic, Probit
+from hmcgp.likelihoods.numbers import Gaussian, NoisyNumbers, VaryingNoise
+
+__all__ = ["Derivatives", "Gaussian", "LabelNoise", "Likelihood", "Logistic", "NoisyNumbers", "Probit", "VaryingNoise"]

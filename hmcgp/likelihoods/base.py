@@ -1,0 +1,100 @@
+"""The contract of a likelihood."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from hmcgp._likelihood_core import likelihood_terms
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.parameters import Parametric
+
+_TINY = np.finfo(float).tiny
+
+
+class Derivatives(NamedTuple):
+    """Log likelihoods of n labels and their derivatives with respect to f, each of shape (n,)."""
+
+    log_prob: Array
+    first: Array
+    second: Array
+    third: Array
+
+
+@dataclass(frozen=True)
+class Likelihood(Parametric, ABC):
+    """Base class: p(y | f), labels -1 and +1 unless `targets` says otherwise."""
+
+    kind: ClassVar[int]  # what the compiled core calls it, where y is a label
+    targets: ClassVar[str] = "labels"  # or "numbers": what y holds, which decides the default priors
+
+    def located(self, X: Array) -> Self:
+        """The same likelihood, told the inputs of the rows that it explains; most do not care."""
+        return self
+
+    def check_targets(self, y: Array) -> None:
+        """Raise InvalidInput unless y holds what this likelihood explains: the labels -1 and +1, each at least once.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+        """
+        found = np.unique(y)
+        if not np.array_equal(found, [-1.0, 1.0]):
+            raise InvalidInput(
+                f"'y' must hold the labels -1 and +1; got {found[:5].tolist()}. "
+                "Encode classes with GPClassifier, or map 0/1 by 2*y - 1."
+            )
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """Log p(y | f), elementwise.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            Targets.
+        f : ndarray of shape (n,)
+            Latent values.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        return self.derivatives(y, f).log_prob
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """Log likelihood and its first three derivatives with respect to f, elementwise."""
+        f = np.ascontiguousarray(f, dtype=float)
+        log_prob, g, w, ratio = (np.empty_like(f) for _ in range(4))
+        likelihood_terms(self.kind, np.ascontiguousarray(y, dtype=float), f, log_prob, g, w, ratio)
+        return Derivatives(log_prob, g, -w, w * ratio)
+
+    def site(self) -> tuple[int, float]:
+        """What compiled code calls the link, and the rate at which labels are flipped behind it."""
+        return self.kind, 0.0
+
+    @abstractmethod
+    def average(self, mean: Array, variance: Array) -> Array:
+        """P(y = +1) for a Gaussian latent value of this mean and variance, elementwise."""
+
+    def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log of the predictive probability (or density) ∫ p(y | f) N(f; mean, variance) df, elementwise.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            Targets.
+        mean, variance : ndarrays of shape (n,)
+            Of the latent values.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        m = np.asarray(y * mean, dtype=float)
+        small = np.maximum(self.average(-np.abs(m), variance), _TINY)  # the smaller class: no tail is lost in 1 - p
+        return np.where(m > 0.0, np.log1p(-small), np.log(small))
