@@ -4,8 +4,10 @@ from hmcgp.kernels.additive import Additive, locally_linear
 from hmcgp.kernels.base import Kernel, Parameter, parameter
 from hmcgp.kernels.basis import RadialBasis
 from hmcgp.kernels.categorical import Categorical
+from hmcgp.kernels.checking import check_gradient
 from hmcgp.kernels.combined import On, Product, Scaled, Sum
 from hmcgp.kernels.compact import Spherical, Triangle
+from hmcgp.kernels.derived import WithDerivatives
 from hmcgp.kernels.gibbs import Gibbs
 from hmcgp.kernels.neural import NeuralNetwork
 from hmcgp.kernels.nonstationary import Constant, Linear, Polynomial, White, Wiener
@@ -41,6 +43,8 @@ __all__ = [
     "Warped",
     "White",
     "Wiener",
+    "WithDerivatives",
+    "check_gradient",
     "locally_linear",
     "parameter",
 ]
