@@ -18,6 +18,7 @@ from hmcgp.kernels import (
     Gibbs,
     Kernel,
     Linear,
+    LocallyLinear,
     Matern,
     NeuralNetwork,
     Periodic,
@@ -29,7 +30,6 @@ from hmcgp.kernels import (
     SquaredExponential,
     Triangle,
     Wiener,
-    locally_linear,
 )
 
 PANELS: list[tuple[str, Kernel]] = [
@@ -47,7 +47,7 @@ PANELS: list[tuple[str, Kernel]] = [
     ("NeuralNetwork(1, 10, 10)", NeuralNetwork(1.0, 10.0, 10.0)),
     ("Linear(…) + SquaredExponential(…)", Linear(1.0) + SquaredExponential(0.05, 0.3)),
     ("Polynomial(0.3, 0.3, degree=3)", Polynomial(0.3, 0.3, degree=3)),
-    ("locally_linear(…, …)", locally_linear(Matern(1.0, 2.0), SquaredExponential(0.1, 2.0))),
+    ("LocallyLinear(…, …)", LocallyLinear(Matern(1.0, 2.0), SquaredExponential(0.1, 2.0))),
     ("Gibbs(1, 0.5, weight=0.7)", Gibbs(1.0, 0.5, 0.7)),
     ("Rescaled(…, weight=0.6)", Rescaled(SquaredExponential(1.0, 0.4), weight=0.6)),
     ("SinhArcsinh(…, tail=2, skew=0)", SinhArcsinh(Matern(1.0, 1.0, nu=2.5), 2.0, 0.0)),

@@ -1,6 +1,6 @@
 """Covariance functions and the ways to combine them."""
 
-from hmcgp.kernels.additive import Additive, locally_linear
+from hmcgp.kernels.additive import Additive, LocallyLinear
 from hmcgp.kernels.base import Kernel, Parameter, parameter
 from hmcgp.kernels.basis import RadialBasis
 from hmcgp.kernels.categorical import Categorical
@@ -24,6 +24,7 @@ __all__ = [
     "Gibbs",
     "Kernel",
     "Linear",
+    "LocallyLinear",
     "Matern",
     "NeuralNetwork",
     "On",
@@ -45,6 +46,5 @@ __all__ = [
     "Wiener",
     "WithDerivatives",
     "check_gradient",
-    "locally_linear",
     "parameter",
 ]
