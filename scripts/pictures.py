@@ -12,6 +12,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from picture_kernels import prior_samples
 
 from hmcgp import GPClassifier, datasets, plots
 
@@ -22,6 +23,7 @@ def main() -> None:
     folder = Path(parser.parse_args().output)
     folder.mkdir(parents=True, exist_ok=True)
 
+    save(prior_samples(), folder / "kernels.png")
     pima = datasets.load_pima()
     train = np.asarray(pima.train)
     X, y, X_test, y_test = pima.data[train], pima.target[train], pima.data[~train], pima.target[~train]

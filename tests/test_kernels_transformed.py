@@ -15,6 +15,7 @@ from hmcgp.kernels import (
     Categorical,
     Embedded,
     Linear,
+    LocallyLinear,
     Matern,
     Periodic,
     RadialBasis,
@@ -22,7 +23,6 @@ from hmcgp.kernels import (
     SinhArcsinh,
     SquaredExponential,
     Warped,
-    locally_linear,
 )
 from hmcgp.model import Model
 from hmcgp.priors import LogNormal
@@ -148,8 +148,12 @@ def test_additive_checks_the_number_of_columns():
 
 def test_locally_linear_with_constant_slopes_is_linear():
     flat = SquaredExponential(2.0, 1e8)
-    kernel = locally_linear(flat, Matern(0.5, 1.0))
+    kernel = LocallyLinear(flat, Matern(0.5, 1.0))
     np.testing.assert_allclose(kernel(X, X2), 2.0 * X @ X2.T + Matern(0.5, 1.0)(X, X2), rtol=1e-12, atol=1e-13)
+    written_out = Linear(1.0) * SquaredExponential(2.0, 0.7) + Matern(0.5, 1.0)
+    np.testing.assert_allclose(LocallyLinear(written_out.left.right, written_out.right)(X), written_out(X), rtol=1e-13)
+    names = ["slope.variance", "slope.length_scale", "offset.variance", "offset.length_scale"]
+    assert free_names(LocallyLinear(SquaredExponential(), SquaredExponential())) == names
 
 
 @pytest.mark.parametrize(

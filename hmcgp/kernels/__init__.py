@@ -1,11 +1,13 @@
 """Covariance functions and the ways to combine them."""
 
 from hmcgp.basis import RadialBasis
-from hmcgp.kernels.additive import Additive, locally_linear
+from hmcgp.kernels.additive import Additive, LocallyLinear
 from hmcgp.kernels.base import Kernel, Parameter, parameter
 from hmcgp.kernels.categorical import Categorical
+from hmcgp.kernels.checking import check_gradient
 from hmcgp.kernels.combined import On, Product, Scaled, Sum
 from hmcgp.kernels.compact import Spherical, Triangle
+from hmcgp.kernels.derived import WithDerivatives
 from hmcgp.kernels.gibbs import Gibbs
 from hmcgp.kernels.neural import NeuralNetwork
 from hmcgp.kernels.nonstationary import Constant, Linear, Polynomial, White, Wiener
@@ -22,6 +24,7 @@ __all__ = [
     "Gibbs",
     "Kernel",
     "Linear",
+    "LocallyLinear",
     "Matern",
     "NeuralNetwork",
     "On",
@@ -41,6 +44,7 @@ __all__ = [
     "Warped",
     "White",
     "Wiener",
-    "locally_linear",
+    "WithDerivatives",
+    "check_gradient",
     "parameter",
 ]

@@ -11,7 +11,6 @@ import numpy as np
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Kernel, Parameter, Pullback
-from hmcgp.kernels.nonstationary import Linear
 
 
 @dataclass(frozen=True)
@@ -97,19 +96,40 @@ class Additive(Kernel):
         return self._with({"bound": bound})
 
 
-def locally_linear(slope: Kernel, offset: Kernel) -> Kernel:
+@dataclass(frozen=True)
+class LocallyLinear(Kernel):
     """x·x' C_slope(x, x') + C_offset(x, x'): a straight line whose slopes and offset vary over the input space.
 
     O'Hagan's (1978) localised regression f(x) = x·w(x) + b(x), where each component of w is an independent function
-    with covariance `slope`, and b has covariance `offset` (MacKay 1998).
+    with covariance C_slope, and b has covariance C_offset (MacKay 1998).
 
     Parameters
     ----------
     slope, offset : Kernel
-
-    Returns
-    -------
-    Kernel
-        `Linear(1.0) * slope + offset`.
     """
-    return Linear(1.0) * slope + offset
+
+    slope: Kernel
+    offset: Kernel
+
+    def children(self) -> dict[str, Kernel]:
+        """The kernels of slopes and offset."""
+        return {"slope": self.slope, "offset": self.offset}
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        inner = X @ X.T
+        C_slope, pull_slope = self.slope.vjp(X)
+        C_offset, pull_offset = self.offset.vjp(X)
+        return inner * C_slope + C_offset, lambda G: np.concatenate([pull_slope(G * inner), pull_offset(G)])
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        through = self.slope.input_vjp(X, G * (X @ X.T)) + self.offset.input_vjp(X, G)
+        return through + 2.0 * (G * self.slope(X)) @ X
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        return X @ (X if X2 is None else X2).T * self.slope(X, X2) + self.offset(X, X2)
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return np.sum(X**2, axis=1) * self.slope.diag(X) + self.offset.diag(X)

@@ -11,8 +11,10 @@ from hmcgp.priors.densities import (
     Normal,
     Prior,
 )
+from hmcgp.priors.sparsity import SAAS, RegularizedHorseshoe
 
 __all__ = [
+    "SAAS",
     "Beta",
     "Gamma",
     "HalfCauchy",
@@ -21,5 +23,6 @@ __all__ = [
     "LogNormal",
     "Normal",
     "Prior",
+    "RegularizedHorseshoe",
     "default_prior",
 ]

@@ -1,0 +1,146 @@
+"""A test for kernels of one's own: that it is a covariance, its methods agree, and its pullback is right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.kernels.base import Kernel, Parameter
+from hmcgp.parameters import POSITIVE, REAL
+
+
+class GradientCheck(NamedTuple):
+    """What `check_gradient` compared, one entry per number of the parameters."""
+
+    names: list[str]
+    values: Array  # where the kernel was evaluated
+    pullback: Array  # Σ_ij G_ij ∂K_ij/∂θ as the kernel gives it
+    numeric: Array  # the same by central differences
+
+
+def check_gradient(
+    kernel: Kernel, X: Any, *, input_names: Sequence[str] | None = None, rtol: float = 1e-5, seed: int = 0
+) -> GradientCheck:
+    """Check that a kernel is what its `vjp` says, at the rows of X.
+
+    Its matrix must be symmetric and positive semidefinite; `vjp(X)[0]`, `kernel(X)`, `kernel(X, X2)` and `diag(X)` must
+    agree; its pullback, and `input_vjp` if it has one, must match central differences for a random symmetric G.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Parameters that are numbers are taken as they are, those left open at random values.
+    X : array-like of shape (n, d)
+        Some rows, 2 to 50 of them.  Where a kernel has kinks, rows should not sit on them.
+    input_names : sequence of str, optional
+        Names of the inputs, if the kernel refers to columns by name; x0, x1, … by default.
+    rtol : float, default=1e-5
+        Tolerance, relative to the largest derivative.
+    seed : int, default=0
+        Of the random values and of G.
+
+    Returns
+    -------
+    GradientCheck
+        What was compared, when all is well.
+
+    Raises
+    ------
+    InvalidInput
+        With what differs, and by how much.
+    """
+    X = np.asarray(X, dtype=float)
+    if X.ndim != 2 or len(X) < 2:
+        raise InvalidInput(f"'X' must have shape (n, d) with at least 2 rows; got {X.shape}.")
+    inputs = list(input_names) if input_names is not None else [f"x{k}" for k in range(X.shape[1])]
+    rng = np.random.default_rng(seed)
+    parameters, kernel = kernel.parameters(inputs), kernel.located(inputs)
+    values = [_some_value(p, rng) for p in parameters]
+    bound = kernel.bind(values)
+    _check_matrices(bound, X)
+
+    V = rng.normal(size=(len(X), len(X)))
+    G = V + V.T
+    theta = np.concatenate([np.atleast_1d(np.asarray(v, dtype=float)) for v in [*values, np.empty(0)]])
+    names = [name for p in parameters for name in p.flat_names]
+    grad = np.asarray(bound.vjp(X)[1](G), dtype=float)
+    if grad.shape != theta.shape:
+        _fail(bound, f"its pullback must give {len(theta)} derivatives, for {names}; it gives the shape {grad.shape}")
+    numeric = _differences(lambda t: _sum(kernel.bind(_split(parameters, t))(X), G), theta)
+    # a number given beforehand need have no derivative; the pullback says so with NaN
+    given = np.concatenate([np.full(p.size, not p.is_free) for p in parameters]) if parameters else np.empty(0, bool)
+    _compare(bound, "its pullback", names, np.where(given & np.isnan(grad), numeric, grad), numeric, rtol)
+    if bound.has_input_vjp:
+        dX = bound.input_vjp(X, G).ravel()
+        numeric_X = _differences(lambda x: _sum(bound(x.reshape(X.shape)), G), X.ravel())
+        entries = [f"X[{i}, {name}]" for i in range(len(X)) for name in inputs]
+        _compare(bound, "its input_vjp", entries, dX, numeric_X, rtol)
+    return GradientCheck(names, theta, grad, numeric)
+
+
+def _check_matrices(kernel: Kernel, X: Array) -> None:
+    K, half = kernel.vjp(X)[0], len(X) // 2
+    scale = float(np.max(np.abs(K)))
+    for what, other, expected in (
+        ("vjp(X)[0] must be symmetric", K, K.T),
+        ("kernel(X) must equal vjp(X)[0]", kernel(X), K),
+        ("diag(X) must be the diagonal of vjp(X)[0]", kernel.diag(X), np.diag(K)),
+        ("kernel(X, X2) must be a block of vjp([X, X2])[0]", kernel(X[:half], X[half:]), K[:half, half:]),
+    ):
+        if np.shape(other) != expected.shape:
+            _fail(kernel, f"{what}; their shapes are {np.shape(other)} and {expected.shape}")
+        difference = np.abs(other - expected)
+        if not np.all(difference <= 1e-10 * scale):  # NaN fails too
+            _fail(kernel, f"{what}; they differ by up to {np.max(difference):.3g}, where K is up to {scale:.3g}")
+    lowest = float(np.linalg.eigvalsh(K)[0])
+    if lowest < -1e-9 * scale * len(X):
+        _fail(kernel, f"its matrix must be positive semidefinite; its smallest eigenvalue is {lowest:.3g}")
+
+
+def _some_value(p: Parameter, rng: np.random.Generator) -> Array | float:
+    """The fact, or an ordinary value inside the support of a question."""
+    if not p.is_free:
+        return np.asarray(p.value, dtype=float) if p.labels is not None else float(p.value)
+    z = rng.uniform(-0.5, 0.5, size=p.size)
+    if p.support == POSITIVE:
+        z = np.exp(z)
+    elif p.support != REAL:
+        lower, upper = p.support
+        z = lower + (z + 1.0) / 2.0 * (upper - lower) if math.isfinite(upper - lower) else lower + np.exp(z)
+    return z if p.labels is not None else float(z[0])
+
+
+def _split(parameters: list[Parameter], theta: Array) -> list[Array | float]:
+    parts = np.split(theta, np.cumsum([p.size for p in parameters])[:-1]) if parameters else []
+    return [part if p.labels is not None else float(part[0]) for p, part in zip(parameters, parts, strict=True)]
+
+
+def _sum(K: Array, G: Array) -> float:
+    return float(np.sum(G * K))
+
+
+def _differences(fun: Callable[[Array], float], x: Array) -> Array:
+    """Central differences with relative steps of eps^(1/3)."""
+    slopes = np.empty(len(x))
+    for i in range(len(x)):
+        step = np.zeros(len(x))
+        step[i] = 6e-6 * max(abs(x[i]), 1e-2)
+        slopes[i] = (fun(x + step) - fun(x - step)) / (2.0 * step[i])
+    return slopes
+
+
+def _compare(kernel: Kernel, what: str, names: list[str], ours: Array, numeric: Array, rtol: float) -> None:
+    tolerance = rtol * float(np.max(np.abs(numeric), initial=1e-3))
+    bad = [i for i in range(len(names)) if not abs(ours[i] - numeric[i]) <= tolerance]  # NaN fails too
+    if bad:
+        lines = ", ".join(f"{names[i]}: {ours[i]:.6g} for {numeric[i]:.6g}" for i in bad[:5])
+        _fail(kernel, f"{what} does not match central differences ({lines}{', …' if len(bad) > 5 else ''})")
+
+
+def _fail(kernel: Kernel, message: str) -> NoReturn:
+    raise InvalidInput(f"{type(kernel).__name__}: {message}.")

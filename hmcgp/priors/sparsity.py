@@ -1,0 +1,129 @@
+"""Joint priors of length scales that expect most inputs not to matter.
+
+Given a global scale τ, inverse length scales (or their squares) are independent half-Cauchy numbers of scale τ; τ is
+half-Cauchy too.  Where data say little, τ is small and all inputs are switched off together; the heavy tail lets the
+few that matter escape.
+
+As a hierarchy, τ and d local scales would be sampled beside each other, and form a funnel that Hamiltonian trajectories
+diverge in.  Here τ is integrated out instead, by quadrature (`_sparsity_core`): no further coordinates, and in the
+logarithm of the length scale a density with tails e^-|u|, without a funnel.  `logpdf` and its like then concern all
+values together: the entries they return add up to the joint log density, in equal shares.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.priors._sparsity_core import log_density
+from hmcgp.priors.densities import Prior
+from hmcgp.transforms import Log, Transform
+
+
+@dataclass(frozen=True, repr=False)
+class SparsityPrior(Prior):
+    """Length scales T(u_k) for which exp(rate * u_k) is half-Cauchy with a shared, unknown scale."""
+
+    scale: float
+
+    @property
+    @abstractmethod
+    def _rate(self) -> float:
+        """D v/d u, negative: long length scales are small weights."""
+
+    def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
+        """Shares of the joint log density of u, and its gradient (see `Prior.logpdf_unconstrained`)."""
+        u = np.asarray(u, dtype=float)
+        value, grad = log_density(np.ascontiguousarray(self._rate * u.ravel()), math.log(self.scale))
+        value += u.size * math.log(abs(self._rate))
+        return np.full(u.shape, value / u.size), self._rate * grad.reshape(u.shape)
+
+    def _logpdf(self, x: Array) -> Array:
+        u = self.transform.unconstrain(x)
+        return self.logpdf_unconstrained(u)[0] - self.transform.log_jacobian(u)
+
+    def _dlogpdf(self, x: Array) -> Array:
+        t = self.transform
+        u = t.unconstrain(x)
+        return (self.logpdf_unconstrained(u)[1] - t.dlog_jacobian(u)) / t.dconstrain(u)
+
+    def _sample(self, rng: np.random.Generator, size: int | None) -> Array | float:
+        weights = self.scale * abs(rng.standard_cauchy()) * np.abs(rng.standard_cauchy(size))
+        return self.transform.constrain(np.log(weights) / self._rate)
+
+
+@dataclass(frozen=True, repr=False)
+class SAAS(SparsityPrior):
+    """1/length_scale_k² = τ λ_k, with τ ~ HalfCauchy(scale) and λ_k ~ HalfCauchy(1).
+
+    Sparse axis-aligned subspaces (Eriksson & Jankowiak 2021).  For `length_scale` with `ard=True`.  Their scale is 0.1
+    in the unit cube, where an input has the standard deviation 0.29; for standardised inputs that is 0.1 * 0.29².
+    """
+
+    scale: float = 0.01
+
+    @property
+    def _rate(self) -> float:
+        return -2.0
+
+
+@dataclass(frozen=True, repr=False)
+class RegularizedHorseshoe(SparsityPrior):
+    """1/length_scale_k = τ λ̃_k, λ̃_k² = c² λ_k²/(c² + τ² λ_k²), τ ~ HalfCauchy(scale), λ_k ~ HalfCauchy(1).
+
+    The regularised horseshoe (Piironen & Vehtari 2017) with the slab c on inverse length scales: no length scale is
+    shorter than 1/c, length_scale_k² = 1/(τ λ_k)² + 1/c².  For `length_scale` with `ard=True`.
+    """
+
+    scale: float = 0.1
+    slab: float = 4.0
+
+    @property
+    def _rate(self) -> float:
+        return -1.0
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The open interval from 1/slab on."""
+        return (1.0 / self.slab, math.inf)
+
+    @property
+    def transform(self) -> Transform:
+        """length_scale = sqrt(1/slab² + exp(2u))."""
+        return Hypotenuse(1.0 / self.slab)
+
+
+@dataclass(frozen=True)
+class Hypotenuse(Transform):
+    """x = sqrt(lower² + exp(2u)), for parameters above a positive limit: exp(u) far from it.
+
+    dx/du = exp(2u)/x,     log |dx/du| = 2u - log x,     d/du log |dx/du| = 2 - exp(2u)/x² = 1 + lower²/x²
+    """
+
+    lower: float
+
+    def constrain(self, u: Array) -> Array:
+        """sqrt(lower² + exp(2u)), kept above the limit, where rounding would put it."""
+        return np.maximum(np.hypot(self.lower, Log().constrain(u)), np.nextafter(self.lower, np.inf))
+
+    def unconstrain(self, x: Array) -> Array:
+        """½ log(x² - lower²); x not above the limit raises `InvalidInput`."""
+        above = np.asarray(x, dtype=float) - self.lower
+        return 0.5 * (Log().unconstrain(above) + np.log(above + 2.0 * self.lower))
+
+    def dconstrain(self, u: Array) -> Array:
+        """Slope exp(2u)/x."""
+        e = Log().constrain(u)
+        return e * (e / np.hypot(self.lower, e))
+
+    def log_jacobian(self, u: Array) -> Array:
+        """Return 2u - log x."""
+        return 2.0 * np.asarray(u, dtype=float) - np.log(np.hypot(self.lower, Log().constrain(u)))
+
+    def dlog_jacobian(self, u: Array) -> Array:
+        """1 + lower²/x²."""
+        return 1.0 + (self.lower / np.hypot(self.lower, Log().constrain(u))) ** 2
