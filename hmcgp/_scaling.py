@@ -23,16 +23,18 @@ class Scaling:
     constant: NDArray[np.bool_]  # (d,), inputs that never change
 
     @classmethod
-    def learn(cls, X: Array, *, standardize: bool) -> Scaling:
-        """Location and spread of the columns of X, or the identity."""
+    def learn(cls, X: Array, *, standardize: bool, keep: NDArray[np.bool_] | None = None) -> Scaling:
+        """Location and spread of the columns of X; or the identity, for all or for those to `keep`."""
         constant = X.max(axis=0) == X.min(axis=0)
         d = X.shape[1]
         if not standardize:
             return cls(np.ones(d), np.zeros(d), np.ones(d), constant)
+        keep = np.zeros(d, dtype=bool) if keep is None else keep
         size = np.abs(X).max(axis=0)
-        size = np.where(size > 0.0, size, 1.0)
+        size = np.where((size > 0.0) & ~keep, size, 1.0)
         unit = X / size
-        return cls(size, unit.mean(axis=0), np.where(constant, 1.0, unit.std(axis=0)), constant)
+        mean, sd = unit.mean(axis=0), np.where(constant, 1.0, unit.std(axis=0))
+        return cls(size, np.where(keep, 0.0, mean), np.where(keep, 1.0, sd), constant)
 
     def apply(self, X: Array) -> Array:
         """Scaled inputs."""

@@ -180,7 +180,7 @@ def with_value(value):
         (X, np.full(80, "M"), "one class only, M"),
         (X, Y[:-1], "inconsistent numbers of samples"),
         (X + 1j, Y, "Complex data not supported"),
-        (X.astype(object).assign(FL="tall"), Y, "could not convert string to float"),
+        (X.astype(object).assign(FL="tall").to_numpy(), Y, "could not convert string to float"),
         (X[:1], Y[:1], "minimum of 2 is required"),
         (X["FL"], Y, "Expected a 2-dimensional container"),
         (X, np.arange(80) % 3, "Only binary classification"),

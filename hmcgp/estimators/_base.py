@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hmcgp import diagnostics, export
 from hmcgp._checks import check_count
+from hmcgp._columns import Columns
 from hmcgp._random import RandomStateLike
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.estimators._inspection import PosteriorMixin
 from hmcgp.evidence import EvidenceProvider
-from hmcgp.kernels import Kernel
+from hmcgp.kernels import Categorical, Constant, Kernel, SquaredExponential
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import Model
 from hmcgp.optimize import find_map, point_trace
@@ -77,7 +79,8 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
-            Numeric, finite inputs.
+            Numeric, finite inputs.  Columns of a DataFrame whose dtype is category or string are categories: the
+            default kernel is then that of the others times `kernels.Categorical`.
         y : array-like of shape (n,)
             A classifier takes two different labels (numbers, strings or booleans), a regressor finite numbers.
 
@@ -105,15 +108,17 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_or_fail(self, X: Any, y: Any, **about_rows: Any) -> Self:
         if self.predict_draws is not None:
             check_count("predict_draws", self.predict_draws, 1)
-        X, targets = self._check_table(X, y)
+        self._columns = Columns.learn(X)
+        X, targets = self._check_table(self._columns.encode(X), y)
+        categories = self._columns.mask(self._input_names())
         likelihood = self._likelihood_of_rows(X, **about_rows)
-        self._scaling = Scaling.learn(X, standardize=self.standardize)
+        self._scaling = Scaling.learn(X, standardize=self.standardize, keep=categories)
         self._warn_about_inputs(X)
         self._warn_about_copies(X, targets)
         self.model_ = Model(
             self._scaling.apply(X),
             targets,
-            kernel=self.kernel,
+            kernel=_default_kernel(categories) if self.kernel is None else self.kernel,
             likelihood=likelihood,
             evidence=self.evidence,
             input_names=self._input_names(),
@@ -183,7 +188,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
         """What functions of `hmcgp.predict` take: the model, the draws, and new inputs on its scale."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, self._columns.encode(X), dtype=np.float64, reset=False)
         return self.model_, self._kept_draws(), self._scaling.apply(X)
 
     # -- keeping it --------------------------------------------------------------------------------------------------
@@ -199,3 +204,12 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         The file holds a pickle: load only files that you trust.
         """
         return export.load_estimator(path, cls)
+
+
+def _default_kernel(categories: NDArray[np.bool_]) -> Kernel | None:
+    """A kernel for quantities and categories; None, the model's own, where all are quantities."""
+    if not categories.any():
+        return None
+    quantities, names = np.flatnonzero(~categories).tolist(), np.flatnonzero(categories).tolist()
+    first = SquaredExponential(ard=True).on(quantities) if quantities else Constant()
+    return first * Categorical(ard=True).on(names)

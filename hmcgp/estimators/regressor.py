@@ -116,7 +116,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
-            Numeric, finite inputs.
+            Inputs, as of `GPClassifier.fit`.
         y : array-like of shape (n,)
             Finite numbers.
         noise_variance : array-like of shape (n,), optional

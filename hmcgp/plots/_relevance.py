@@ -19,6 +19,7 @@ from hmcgp.plots._result import Sampled, check_prob, require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_SCALES = {"length_scale": 1.0, "weight": -0.5}  # the power of a parameter that is a length scale
 _WIDTH_OF_DATA = 4.0  # from -2 to +2 standard deviations of a standardised input
 
 
@@ -26,6 +27,8 @@ def relevance(result: Sampled, *, prob: tuple[float, float] = (0.5, 0.9), ax: Ax
     """Draw the posterior of each input's length scale as intervals, the most relevant input on top.
 
     Dot: median; thick line: the central interval of the smaller probability; thin line: that of the larger.
+    The weight w of a category (`kernels.Categorical`) or of the inputs of a neural network is shown as 1/√w, the length
+    scale that makes two rows as different.
     When the fit standardised its inputs, length scales beyond 4 (longer than an input's range from -2 to +2
     standard deviations) are shaded: there the function is nearly straight or flat in that input. Straight is
     not irrelevant when the variance is large, as it is for classes that a line separates; compare inputs with
@@ -86,7 +89,7 @@ def relevance(result: Sampled, *, prob: tuple[float, float] = (0.5, 0.9), ax: Ax
 def _length_scales(parameters: Sequence[Any], draws: Array) -> tuple[list[str], Array]:
     """Labels and draws, of shape (n_draws, n_rows), of every per-input length scale."""
     stops = np.cumsum([p.size for p in parameters])
-    found = [(p, stop) for p, stop in zip(parameters, stops, strict=True) if p.role == "length_scale" and p.labels]
+    found = [(p, stop) for p, stop in zip(parameters, stops, strict=True) if p.role in _SCALES and p.labels]
     if not found:
         free = [p.name for p in parameters]
         raise InvalidInput(
@@ -94,8 +97,9 @@ def _length_scales(parameters: Sequence[Any], draws: Array) -> tuple[list[str], 
             "Fit with a kernel such as SquaredExponential(ard=True)."
         )
     flat = draws.reshape(-1, draws.shape[-1])
-    labels = [_label(name, p.name, several=len(found) > 1) for p, _ in found for name in p.labels]
-    return labels, np.concatenate([flat[:, stop - p.size : stop] for p, stop in found], axis=1)
+    names = [name for p, _ in found for name in p.labels]
+    labels = [_label(name, p.name, several=len(set(names)) < len(names)) for p, _ in found for name in p.labels]
+    return labels, np.concatenate([flat[:, stop - p.size : stop] ** _SCALES[p.role] for p, stop in found], axis=1)
 
 
 def _label(name: str, parameter: str, *, several: bool) -> str:
