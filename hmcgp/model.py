@@ -172,6 +172,21 @@ class Model:
         _, other.evidence = resolve(self.likelihood, evidence)
         return other
 
+    def with_rows(self, X: Array, y: Array, likelihood: Likelihood | None = None) -> Model:
+        """The same model with more rows, scaled as its own.
+
+        Parameters
+        ----------
+        X : ndarray of shape (m, d)
+        y : ndarray of shape (m,)
+        likelihood : Likelihood, optional
+            One of the same parameters, that knows about all rows; default: the model's own.
+        """
+        other = copy.copy(self)
+        other.X, other.y = np.vstack([self.X, X]), np.concatenate([self.y, y])
+        other.likelihood = (likelihood or self.likelihood).located(other.X)
+        return other
+
     @property
     def names(self) -> list[str]:
         """One readable name per free hyperparameter."""

@@ -22,6 +22,7 @@ FORBIDDEN = {
     "optimize": ["kernels", "evidence", "likelihoods", "priors", "model", "predict", "estimators"],
     "model": ["samplers", "optimize", "predict", "estimators", "export", "diagnostics", "plots", "arviz", "matplotlib"],
     "predict": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
+    "online": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
     "brackets": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
     "loo": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
     "label_noise": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],

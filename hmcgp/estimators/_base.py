@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from hmcgp import diagnostics, export
 from hmcgp._checks import check_count
@@ -25,8 +25,11 @@ from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Categorical, Constant, Kernel, SquaredExponential
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import Model
+from hmcgp.online import GrowingModel, effective_share
 from hmcgp.optimize import find_map, point_trace
 from hmcgp.samplers import Sampler, Trace, sample
+
+REFIT_BELOW = 0.5  # effective share of the draws after `append`
 
 
 class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
@@ -184,6 +187,63 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _input_names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
         return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+
+    # -- more rows ---------------------------------------------------------------------------------------------------
+
+    def append(self, X: Any, y: Any) -> Self:
+        """Take more rows into account without sampling again.
+
+        The latent function is updated for each draw that predictions average over; the draws are given weights,
+        p(y_new | y, θ), and drawn again in proportion to these (`hmcgp.online`).  `summary` and `to_arviz` still show
+        the draws of the fit.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        y : array-like of shape (m,)
+            Targets, of the classes that were among the first rows if they are labels.
+
+        Returns
+        -------
+        self
+
+        Warns
+        -----
+        ApproximationWarning
+            When the weights leave fewer than half of the draws effective: it is time to fit again with all rows.
+        """
+        return self._append(X, y)
+
+    @abstractmethod
+    def _more_targets(self, y: Any) -> Array:
+        """New targets as the model takes them."""
+
+    def _append(self, X: Any, y: Any, **about_rows: Any) -> Self:
+        check_is_fitted(self)
+        X = validate_data(self, self._columns.encode(X), dtype=np.float64, reset=False)
+        targets = self._more_targets(y)
+        check_consistent_length(X, targets)
+        model, before = self.model_, 0.0
+        if isinstance(model, GrowingModel):
+            before = self._log_weight
+        else:
+            model = GrowingModel(model, self._kept_draws())
+        likelihood = self._likelihood_with(len(X), **about_rows)
+        self.model_, log_weight = model.grown(self._scaling.apply(X), targets, likelihood)
+        self._log_weight = before + log_weight
+        _, share = effective_share(self._log_weight)
+        if share < REFIT_BELOW:
+            warn_user(
+                f"the rows appended since the fit leave {100 * share:.0f} % of the draws of the hyperparameters "
+                f"effective (of {len(self._log_weight)}, below {100 * REFIT_BELOW:.0f} %): these rows say something "
+                "new about the hyperparameters. Fit again with all rows.",
+                ApproximationWarning,
+            )
+        return self
+
+    def _likelihood_with(self, n_new: int) -> Likelihood | None:
+        """The likelihood of all rows, where it has to be told about the new ones."""
+        return None
 
     def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
         """What functions of `hmcgp.predict` take: the model, the draws, and new inputs on its scale."""

@@ -14,6 +14,7 @@ from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.kernels import Parameter
 from hmcgp.model import Model, Theta
+from hmcgp.online import GrowingModel, effective_share, resampled
 from hmcgp.samplers import Trace
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class PosteriorMixin:
     n_jobs: int | None
     _scaling: Scaling
     _best: Array
+    _log_weight: Array
 
     def _observed(self) -> NDArray[Any]:
         """The targets as the user gave them."""
@@ -37,6 +39,8 @@ class PosteriorMixin:
     def _kept_draws(self) -> Array:
         """The draws that everything after the fit averages over, of shape (S, p)."""
         check_is_fitted(self)
+        if isinstance(self.model_, GrowingModel):  # rows were appended, and the draws got weights
+            return self.model_.draws[resampled(effective_share(self._log_weight)[0])]
         return predict.thin(self.trace_.flat, self.predict_draws)
 
     @property

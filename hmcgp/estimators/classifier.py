@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from hmcgp import brackets, label_noise, predict
 from hmcgp._random import RandomStateLike
@@ -135,6 +135,13 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     def _check_table(self, X: Any, y: Any) -> tuple[Array, Array]:
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         return X, self._encode(y)
+
+    def _more_targets(self, y: Any) -> Array:
+        labels = column_or_1d(y)
+        unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
+        if unknown:
+            raise InvalidInput(f"'y' holds the labels {unknown[:5]}, which are not among {self.classes_.tolist()}.")
+        return np.where(labels == self.classes_[1], 1.0, -1.0)
 
     def _encode(self, y: Any) -> Array:
         """Labels as -1 and +1, the second of the sorted classes being +1."""

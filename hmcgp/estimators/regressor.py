@@ -136,6 +136,36 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         """
         return self._fit(X, y, noise_variance=noise_variance)
 
+    def append(self, X: Any, y: Any, noise_variance: Any = None) -> Self:
+        """Take more rows into account without sampling again, at n² operations for each row and draw.
+
+        As `GPClassifier.append`.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        y : array-like of shape (m,)
+        noise_variance : array-like of shape (m,), optional
+            Known variances of the new targets, where `fit` was given those of the first.
+        """
+        return self._append(X, y, noise_variance=noise_variance)
+
+    def _more_targets(self, y: Any) -> Array:
+        y = column_or_1d(y, dtype=np.float64)
+        self.model_.likelihood.check_targets(y)
+        return self._target_scaling.apply(y[:, None])[:, 0]
+
+    def _likelihood_with(self, n_new: int, noise_variance: Any = None) -> Likelihood | None:
+        likelihood = self.model_.likelihood
+        known = likelihood.known if isinstance(likelihood, Gaussian) else None
+        if (known is None) != (noise_variance is None):
+            raise InvalidInput("give 'noise_variance' to fit and to append, or to neither: each row has one or none.")
+        if known is None or not isinstance(likelihood, Gaussian):
+            return None
+        more = column_or_1d(noise_variance, dtype=np.float64)
+        replace(likelihood, known=more)  # checked in the user's units
+        return replace(likelihood, known=np.concatenate([known, more / self._unit**2]))
+
     def _likelihood_of_rows(self, X: Array, noise_variance: Any = None) -> str | Likelihood:
         likelihood = (
             Gaussian() if isinstance(self.likelihood, str) and self.likelihood == "gaussian" else self.likelihood

@@ -66,6 +66,10 @@ class LowerBoundPosterior:
         """The last ν."""
         return self.nu
 
+    def start_with(self, mean: Array, variance: Array) -> Array:
+        """Where to start when rows with these latent predictions join."""
+        return np.concatenate([self.nu, np.sqrt(mean**2 + variance)])
+
     def cavity(self) -> tuple[Array, Array]:
         """Leave-one-out mean and variance of every latent value, the other rows' ν as they are.
 

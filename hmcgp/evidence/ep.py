@@ -49,6 +49,10 @@ class SitePosterior:
         """The sites (η, w), stacked, of shape (2n,): likelihoods hardly change when the prior does."""
         return np.concatenate([self.alpha + self.w * self.f, self.w])
 
+    def start_with(self, mean: Array, variance: Array) -> Array:
+        """Where to start when rows with these latent predictions join: their sites say nothing yet."""
+        return np.pad(self.start.reshape(2, -1), ((0, 0), (0, len(mean)))).ravel()
+
     def cavity(self) -> tuple[Array, Array]:
         """Leave-one-out mean and variance of every latent value, each of shape (n,)."""
         return self.mu, self.v

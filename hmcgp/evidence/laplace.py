@@ -45,6 +45,10 @@ class LaplacePosterior:
         """The mode: the next solution, under a slightly different K, starts from it."""
         return self.f
 
+    def start_with(self, mean: Array, variance: Array) -> Array:
+        """Where to start when rows with these latent predictions join."""
+        return np.concatenate([self.f, mean])
+
     def cavity(self) -> tuple[Array, Array]:
         """Leave-one-out mean and variance of every latent value, by linear response: 1/v = 1/S_ii - W_i, μ = f - v g.
 
