@@ -223,14 +223,13 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, self._columns.encode(X), dtype=np.float64, reset=False)
         targets = self._more_targets(y)
         check_consistent_length(X, targets)
-        model, before = self.model_, 0.0
-        if isinstance(model, GrowingModel):
-            before = self._log_weight
-        else:
+        model = self.model_
+        if not isinstance(model, GrowingModel):
             model = GrowingModel(model, self._kept_draws())
+            self._log_weight = np.zeros(len(model.draws))
         likelihood = self._likelihood_with(len(X), **about_rows)
         self.model_, log_weight = model.grown(self._scaling.apply(X), targets, likelihood)
-        self._log_weight = before + log_weight
+        self._log_weight = self._log_weight + log_weight
         _, share = effective_share(self._log_weight)
         if share < REFIT_BELOW:
             warn_user(

@@ -164,7 +164,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
             return None
         more = column_or_1d(noise_variance, dtype=np.float64)
         replace(likelihood, known=more)  # checked in the user's units
-        return replace(likelihood, known=np.concatenate([known, more / self._unit**2]))
+        return replace(likelihood, known=(*known, *(more / self._unit**2).tolist()))
 
     def _likelihood_of_rows(self, X: Array, noise_variance: Any = None) -> str | Likelihood:
         likelihood = (
