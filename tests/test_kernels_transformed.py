@@ -25,7 +25,7 @@ from hmcgp.kernels import (
     Warped,
 )
 from hmcgp.model import Model
-from hmcgp.priors import LogNormal
+from hmcgp.priors import LogNormal, default_prior
 
 X = np.random.default_rng(3).normal(size=(9, 3)) * [1.0, 2.0, 0.5]
 X2 = np.random.default_rng(4).normal(size=(5, 3))
@@ -136,8 +136,9 @@ def test_additive_has_its_parameters_once_per_input():
     assert free_names(twice, ["a"]) == ["left.variance[a]", "right.variance[a]"]
     model = Model(X, Y, kernel=kernel)
     check_gradient(model.logdensity_and_grad, 0.3 * np.random.default_rng(2).normal(size=6), rtol=1e-5)
-    length_scale = next(p for p in model.parameters if p.name == "length_scale")
-    assert length_scale.n_inputs == 1  # each distance has one input only, and its prior is that of one
+    variance, length_scale = model.parameters
+    assert length_scale.value == default_prior("length_scale", 1)  # each distance has one input only
+    assert variance.value == default_prior("part_variance", 3)
 
 
 def test_additive_checks_the_number_of_columns():

@@ -36,7 +36,7 @@ def test_one_number_has_a_closed_form(v):
 @pytest.mark.parametrize(("d", "spread"), [(2, 1.0), (2, 15.0), (20, 0.01), (20, 3.0), (300, 0.01), (300, 5.0)])
 def test_quadrature_against_a_fine_one(d, spread):
     v = spread * np.random.default_rng(d).normal(size=d) - 2.0
-    w = np.linspace(-80.0, 80.0, 200_001)
+    w = np.linspace(-80.0, 80.0, 40_001)
     f = log_sech(w + 1.0) + sum(log_sech(value - w) for value in v)
     expected = f.max() + math.log(np.sum(np.exp(f - f.max())) * (w[1] - w[0])) - (d + 1) * math.log(math.pi)
     assert log_density(v, -1.0)[0] == pytest.approx(expected, rel=1e-10)

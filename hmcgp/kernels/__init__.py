@@ -7,6 +7,7 @@ from hmcgp.kernels.categorical import Categorical
 from hmcgp.kernels.checking import check_gradient
 from hmcgp.kernels.combined import On, Product, Scaled, Sum
 from hmcgp.kernels.compact import Spherical, Triangle
+from hmcgp.kernels.coregional import Coregional
 from hmcgp.kernels.derived import WithDerivatives
 from hmcgp.kernels.gibbs import Gibbs
 from hmcgp.kernels.neural import NeuralNetwork
@@ -19,6 +20,7 @@ __all__ = [
     "Additive",
     "Categorical",
     "Constant",
+    "Coregional",
     "Embedded",
     "ExponentialPower",
     "Gibbs",

@@ -78,7 +78,10 @@ class Additive(Kernel):
                 for label in (q.labels or ("",))
             )
             value = p.value if p.is_free else tuple(np.tile(np.atleast_1d(p.value), len(inputs)).tolist())
-            found.append((sub, p._replace(size=len(labels), labels=labels, value=value)))
+            p = p._replace(size=len(labels), labels=labels, value=value)
+            if p.role == "variance":  # of one term: the default prior is about their sum
+                p = p._replace(role="part_variance", n_inputs=len(inputs))
+            found.append((sub, p))
         return found
 
     def located(self, inputs: Sequence[str]) -> Kernel:

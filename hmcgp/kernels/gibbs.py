@@ -40,7 +40,7 @@ class Gibbs(Kernel):
 
     variance: Value = parameter("variance")
     length_scale: Value = parameter("length_scale", per_input=True)
-    weight: Value = parameter("log_slope", per_basis=True, support=REAL)
+    weight: Value = parameter("log_length_slope", per_basis=True, support=REAL)
     basis: Basis | None = None
     ard: bool = False
 

@@ -123,7 +123,7 @@ class Polynomial(Kernel):
         One weight per input.
     """
 
-    weight: Value = parameter("weight", per_input=True)
+    weight: Value = parameter("coefficient", per_input=True)
     bias: Value = parameter("bias", allowed=(0.0,))
     degree: int = 2
     ard: bool = False

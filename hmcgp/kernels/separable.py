@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from hmcgp._typing import Array
 from hmcgp.kernels import _power_core as power_core
 from hmcgp.kernels import _stationary_core as core
-from hmcgp.kernels.base import Pullback, Value, bound_value, check_columns, parameter
+from hmcgp.kernels.base import Parameter, Pullback, Value, bound_value, check_columns, parameter
 from hmcgp.kernels.stationary import Stationary
 
 
@@ -33,6 +34,14 @@ class ExponentialPower(Stationary):
     """
 
     power: Value = parameter("power", support=(0.0, 2.0), allowed=(2.0,))
+
+    def _own_parameters(self, inputs: Sequence[str]) -> list[Parameter]:
+        # d terms |x - x'|^power of order 1/d each need length scales that grow as d^(1/power), not d^½; at the mean
+        # power of 4/3 that is what the default prior, which takes a square root, gives to d^1.5 inputs
+        return [
+            p._replace(n_inputs=round(len(inputs) ** 1.5)) if p.name == "length_scale" else p
+            for p in super()._own_parameters(inputs)
+        ]
 
     def _numbers(self) -> tuple[float, float]:
         return float(bound_value(self, "power")), float(bound_value(self, "variance"))

@@ -123,7 +123,7 @@ class VaryingNoise(NoisyNumbers):
     noise : float or prior, optional
         Variance of the noise where all basis functions are 0.  Default: as of `Gaussian`.
     weight : float, sequence of float or prior, optional
-        One per basis function.  Default prior: Normal(0, 1) each, a factor of 0.14 to 7 within two standard deviations.
+        One per basis function.  Default prior: Normal(0, 1/√d) each for d inputs; with one, a factor of 0.14 to 7.
     basis : callable, optional
         Takes inputs of shape (n, d), on the scale of the model, to basis functions of shape (n, m), such as
         `kernels.RadialBasis`.  Default: the inputs themselves, φ_j(x) = x_j.

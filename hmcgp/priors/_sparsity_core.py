@@ -21,12 +21,6 @@ _DROP = 40.0  # the integrand is neglected where it is below e^-40 of its maximu
 
 
 @njit(cache=True, error_model="numpy")
-def _log_sech(x: float) -> float:
-    a = abs(x)
-    return math.log(2.0) - a - math.log1p(math.exp(-2.0 * a))
-
-
-@njit(cache=True, error_model="numpy")
 def log_density(v: Array, w0: float) -> tuple[float, Array]:
     """Log p(v) and its gradient."""
     d = v.shape[0]
@@ -35,19 +29,27 @@ def log_density(v: Array, w0: float) -> tuple[float, Array]:
     lower, upper = min(v.min(), w0) - margin, max(v.max(), w0) + margin
     n = math.ceil((upper - lower) / min(0.3, 0.9 / math.sqrt(d + 1.0))) + 1
     h = (upper - lower) / (n - 1)
-    f = np.empty(n)
+    f, slopes = np.empty(n), np.empty((n, d))
     for i in range(n):
         w = lower + i * h
-        f[i] = _log_sech(w - w0)
-        for k in range(d):
-            f[i] += _log_sech(v[k] - w)
+        a = abs(w - w0)
+        f[i] = -a - math.log1p(math.exp(-2.0 * a))
+        product = 1.0
+        for k in range(d):  # sech x = 2 e^-|x|/(1 + e^-2|x|)
+            x = v[k] - w
+            e = math.exp(-2.0 * abs(x))
+            f[i] -= abs(x)
+            product *= 1.0 + e
+            slopes[i, k] = math.copysign((1.0 - e) / (1.0 + e), -x)  # -tanh x
+            if product > 1e300:
+                f[i] -= math.log(product)
+                product = 1.0
+        f[i] -= math.log(product)
     top = f.max()
     total, grad = 0.0, np.zeros(d)
     for i in range(n):
         weight = math.exp(f[i] - top)
         total += weight
-        if weight > 1e-18:
-            w = lower + i * h
-            for k in range(d):
-                grad[k] -= weight * math.tanh(v[k] - w)
-    return top + math.log(h * total) - (d + 1.0) * math.log(math.pi), grad / total
+        for k in range(d):
+            grad[k] += weight * slopes[i, k]
+    return top + math.log(h * total) + (d + 1.0) * math.log(2.0 / math.pi), grad / total

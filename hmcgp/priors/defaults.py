@@ -17,7 +17,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     ----------
     role : str
         What the hyperparameter does: "variance", "length_scale", "noise", "flip", "weight", "bias", "shape", "power",
-        "period", "log_slope", "tail" or "skew".
+        "period", "tail", "skew", "part_variance", "coefficient", "log_slope" or "log_length_slope".
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts.
     targets : {"labels", "numbers"}, default="labels"
@@ -34,13 +34,17 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         the limit keeps the covariance of numbers without noise, such as a simulator's, from becoming singular.
         `LogNormal(-log(d), 2)` for a weight that multiplies products or squares of inputs: median 1/d, so that their
         sum over d standardised inputs is of order 1; 1/weight is a squared length scale, hence twice its spread.
-        `LogNormal(0, 1.5)` for the bias beside such a sum: median 1, 95 % within 0.05 to 19.
+        `LogNormal(-log(d), 1)` for a coefficient of that kind that is raised to a power.
+        `LogNormal(0, 1)` for the bias beside such a sum: median 1, 95 % within 0.14 to 7.1.
         `LogNormal(0.7, 1)` for the shape of a rational quadratic: median 2, 95 % within 0.3 to 14.
         `Beta(2, 1, upper=2)` for the power of a distance: density rising towards 2, the smooth end; median 1.4.
         `LogNormal(0, 1)` for a period: median 1, 95 % within 0.14 to 7.1; give one of your own where you can, as the
         evidence has a peak near every multiple and fraction of the true one.
-        `Normal(0, 0.5)` for the slope of a logarithm: e^±1 over ±2 standard deviations of an input, typically.
+        `Normal(0, 0.5/sqrt(d))` for a slope of the logarithm of an amplitude, whose d terms then add up to a factor of
+        e^±½, and `Normal(0, 0.5/d)` for one of a length scale, whose changes count once more for each of d inputs.
         `LogNormal(0, 0.3)` and `Normal(0, 0.5)` for the tail and the skew of a map of an input near the identity.
+        As for a variance, with the median divided by d^1.5, for the variance of one of d functions that are added: the
+        median of the sum is then about the same for every d (heavy tails add up faster than d).
 
     Notes
     -----
@@ -98,20 +102,26 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     if isinstance(n_inputs, bool) or not isinstance(n_inputs, int | np.integer) or n_inputs < 1:
         raise InvalidInput(f"'n_inputs' must be a positive whole number; got {n_inputs!r}.")
     log_d = math.log(n_inputs)
+    variance = LogNormal(2.0, 2.0) if targets == "labels" else LogNormal(0.0, 1.5)
     known: dict[str, Prior] = {
-        "variance": LogNormal(2.0, 2.0) if targets == "labels" else LogNormal(0.0, 1.5),
+        "variance": variance,
         "length_scale": LogNormal(0.5 + 0.5 * log_d, 1.0),
         "noise": LogNormal(-3.0, 2.0, lower=1e-6),
         "flip": Beta(1.0, 4.0, upper=0.5),
         "weight": LogNormal(-log_d, 2.0),
-        "bias": LogNormal(0.0, 1.5),
+        "bias": LogNormal(0.0, 1.0),
         "shape": LogNormal(0.7, 1.0),
         "power": Beta(2.0, 1.0, upper=2.0),
         "period": LogNormal(0.0, 1.0),
-        "log_slope": Normal(0.0, 0.5),
-        "log_noise": Normal(0.0, 1.0),
         "tail": LogNormal(0.0, 0.3),
         "skew": Normal(0.0, 0.5),
+        "part_variance": LogNormal(variance.mu - 1.5 * log_d, variance.sigma),
+        "coefficient": LogNormal(-log_d, 1.0),
+        "log_slope": Normal(0.0, 0.5 / math.sqrt(n_inputs)),
+        "log_noise": Normal(0.0, 1.0 / math.sqrt(n_inputs)),
+        "scale": LogNormal(0.0, 0.75),
+        "mixing": Normal(0.0, 1.0),
+        "log_length_slope": Normal(0.0, 0.5 / n_inputs),
     }
     if role not in known:
         raise InvalidInput(f"no default prior for the role {role!r}; known are {', '.join(known)}. Give a prior.")

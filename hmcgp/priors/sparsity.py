@@ -4,10 +4,9 @@ Given a global scale τ, inverse length scales (or their squares) are independen
 half-Cauchy too.  Where data say little, τ is small and all inputs are switched off together; the heavy tail lets the
 few that matter escape.
 
-As a hierarchy, τ and d local scales would be sampled beside each other, and form a funnel that Hamiltonian trajectories
-diverge in.  Here τ is integrated out instead, by quadrature (`_sparsity_core`): no further coordinates, and in the
-logarithm of the length scale a density with tails e^-|u|, without a funnel.  `logpdf` and its like then concern all
-values together: the entries they return add up to the joint log density, in equal shares.
+Sampled as a hierarchy, τ would be one more coordinate, correlated with all length scales.  Here it is integrated out by
+quadrature (`_sparsity_core`): no further coordinate, and a smooth density of u with tails e^-|u|.  `logpdf` and the
+like then concern all values together: the entries they return add up to the joint log density, in equal shares.
 """
 
 from __future__ import annotations

@@ -1,0 +1,94 @@
+"""A covariance function of the number of an output: what several functions of the same inputs have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.parameters import REAL
+
+
+@dataclass(frozen=True)
+class Coregional(Kernel):
+    """B_ab for inputs a and b that number the outputs 0, 1, …, k - 1; B = LL', L lower triangular with L_aa > 0.
+
+    Times a kernel C of the other columns, cov(f_a(x), f_b(x')) = B_ab C(x, x'): every output is a mixture of k
+    independent functions (MacKay 1998, sec. 6.7, "multiple outputs").  The diagonal of L is positive, so that each B has
+    one L, and no two signs say the same.  B carries the variances: fix that of C to 1.
+
+    Parameters
+    ----------
+    n_outputs : int
+        k.
+    scale : float, sequence of float or prior, optional
+        The diagonal of L.
+    mixing : float, sequence of float or prior, optional
+        The elements of L below the diagonal, row by row: L_10, L_20, L_21, …
+    """
+
+    n_outputs: int
+    scale: Value = parameter("scale", per_basis=True)
+    mixing: Value = parameter("mixing", per_basis=True, support=REAL)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.n_outputs, bool) or not isinstance(self.n_outputs, int) or self.n_outputs < 2:
+            raise InvalidInput(f"'n_outputs' of Coregional must be a whole number >= 2; got {self.n_outputs!r}.")
+
+    def _components(self, f: Any, inputs: Sequence[str]) -> tuple[str, ...] | None:
+        if f.name == "scale":
+            return tuple(str(a) for a in range(self.n_outputs))
+        return tuple(f"{a},{b}" for a, b in zip(*self._below(), strict=True))
+
+    def _below(self) -> tuple[Array, Array]:
+        return np.tril_indices(self.n_outputs, -1)
+
+    def _factor(self) -> Array:
+        L = np.diag(np.broadcast_to(np.asarray(bound_value(self, "scale"), dtype=float), self.n_outputs))
+        L[self._below()] = bound_value(self, "mixing")
+        return L
+
+    def covariance(self) -> Array:
+        """B, of shape (k, k)."""
+        L = self._factor()
+        return L @ L.T
+
+    def _outputs(self, X: Array) -> Any:
+        if X.ndim != 2 or X.shape[1] != 1:
+            raise InvalidInput(f"Coregional sees one column, the number of the output; got {X.shape}. Use on([...]).")
+        a = X[:, 0].astype(int)
+        if (a != X[:, 0]).any() or a.min(initial=0) < 0 or a.max(initial=0) >= self.n_outputs:
+            raise InvalidInput(f"the outputs of Coregional are numbered 0 to {self.n_outputs - 1}; got {set(X[:, 0])}.")
+        return a
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        a, L = self._outputs(X), self._factor()
+        B = L @ L.T
+
+        def pullback(G: Array) -> Array:
+            member = np.eye(self.n_outputs)[a]  # (n, k)
+            dL = 2.0 * (member.T @ G @ member) @ L  # ∂(LL')/∂L, for a symmetric dB
+            scale, mixing = np.diag(dL), dL[self._below()]
+            return np.concatenate(
+                [
+                    scale if np.ndim(self.scale) else scale.sum(keepdims=True),
+                    mixing if np.ndim(self.mixing) else mixing.sum(keepdims=True),
+                ]
+            )
+
+        return B[np.ix_(a, a)], pullback
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        a = self._outputs(X)
+        return self.covariance()[np.ix_(a, a if X2 is None else self._outputs(X2))]
+
+    def diag(self, X: Array) -> Array:
+        """B_aa at each row of X."""
+        return np.diag(self.covariance())[self._outputs(X)]
