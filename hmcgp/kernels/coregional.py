@@ -19,8 +19,8 @@ class Coregional(Kernel):
     """B_ab for inputs a and b that number the outputs 0, 1, …, k - 1; B = LL', L lower triangular with L_aa > 0.
 
     Times a kernel C of the other columns, cov(f_a(x), f_b(x')) = B_ab C(x, x'): every output is a mixture of k
-    independent functions (MacKay 1998, sec. 6.7, "multiple outputs").  The diagonal of L is positive, so that each B has
-    one L, and no two signs say the same.  B carries the variances: fix that of C to 1.
+    independent functions.  The diagonal of L is positive, so that each B has one L, and no two signs say the same.  B
+    carries the variances: fix that of C to 1.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Coregional(Kernel):
             return tuple(str(a) for a in range(self.n_outputs))
         return tuple(f"{a},{b}" for a, b in zip(*self._below(), strict=True))
 
-    def _below(self) -> tuple[Array, Array]:
+    def _below(self) -> tuple[Any, Any]:
         return np.tril_indices(self.n_outputs, -1)
 
     def _factor(self) -> Array:
