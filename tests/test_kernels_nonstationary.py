@@ -66,6 +66,16 @@ def test_gibbs_is_white_noise_blurred_by_varying_widths():
     np.testing.assert_allclose(Gibbs(1.0, 0.8, 0.4)(x[:, None]), blurred / np.outer(scale, scale), rtol=1e-9)
 
 
+@pytest.mark.parametrize("n", [1, 65, 130])
+def test_compiled_gibbs_matches_the_plain_formula(n):
+    Z = np.random.default_rng(n).normal(size=(n, 2))
+    weight = np.array([[0.3, -0.2], [0.1, 0.4]])  # of each input
+    r = np.array([0.7, 1.6]) * np.exp(Z @ weight.T)  # (n, 2)
+    q = r[:, None] ** 2 + r**2
+    twin = np.prod(np.sqrt(2.0 * r[:, None] * r / q) * np.exp(-((Z[:, None] - Z) ** 2) / q), axis=-1)
+    np.testing.assert_allclose(Gibbs(1.3, [0.7, 1.6], weight.ravel(), ard=True)(Z), 1.3 * twin, rtol=1e-12)
+
+
 def test_gibbs_with_bumps_changes_the_length_scale_where_they_are():
     basis = RadialBasis([-2.0, 2.0], 0.5)
     kernel = Gibbs(1.0, 1.0, [-1.5, 0.0], basis)

@@ -118,6 +118,22 @@ def test_exponential_power_has_the_squared_exponential_and_the_exponential_as_li
     np.testing.assert_allclose(ours[:4], exact / [1.0, *[np.sqrt(2.0)] * 3], rtol=1e-10)
 
 
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 130])
+def test_compiled_loops_match_plain_formulas(n):
+    Z = np.random.default_rng(n).normal(size=(n, 3))
+    differences = np.abs(Z[:, None] - Z) / LENGTHS
+    r = np.sqrt(np.sum(differences**2, axis=-1))
+    twins = {
+        ExponentialPower(1.7, LENGTHS, power=1.3): np.exp(-np.sum(differences**1.3, axis=-1)),
+        Periodic(1.7, 0.8, period=LENGTHS): np.exp(-2.0 * np.sum(np.sin(np.pi * differences) ** 2, axis=-1) / 0.64),
+        Matern(1.7, LENGTHS): (1.0 + np.sqrt(3.0) * r) * np.exp(-np.sqrt(3.0) * r),
+        RationalQuadratic(1.7, LENGTHS, shape=0.7): (1.0 + r**2 / 1.4) ** -0.7,
+        Spherical(1.7, LENGTHS): np.where(r < 1.0, 1.0 - 1.5 * r + 0.5 * r**3, 0.0),
+    }
+    for kernel, twin in twins.items():
+        np.testing.assert_allclose(kernel(Z), 1.7 * twin, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("power", [0.0, 2.1, -1.0, np.nan])
 def test_powers_beyond_two_are_refused(power):
     with pytest.raises(InvalidInput, match="strictly between 0 and 2"):

@@ -55,7 +55,7 @@ def cross_covariance(X: Array, R: Array, X2: Array, R2: Array, variance: float) 
     return K
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def pull_back(G: Array, K: Array, X: Array, R: Array) -> Array:
     """Σ_ij G_ij ∂K_ij/∂log r_ik, of shape (d, n); of the symmetric matrices only the lower triangles are read."""
     d, n = X.shape
@@ -64,11 +64,12 @@ def pull_back(G: Array, K: Array, X: Array, R: Array) -> Array:
         for j in range(i):
             s[j] = 2.0 * G[i, j] * K[i, j]
         for k in range(d):
-            a, r, row = X[k, i], R[k, i] * R[k, i], out[k]
+            a, r, x, ell, row, total = X[k, i], R[k, i] * R[k, i], X[k], R[k], out[k], 0.0
             for j in range(i):
-                other = R[k, j] * R[k, j]
+                other = ell[j] * ell[j]
                 inverse = 1.0 / (r + other)
-                squares = 2.0 * (a - X[k, j]) * (a - X[k, j]) * inverse * inverse
-                row[i] += s[j] * (0.5 + r * (squares - inverse))
-                row[j] += s[j] * (0.5 + other * (squares - inverse))
+                slope = 2.0 * (a - x[j]) * (a - x[j]) * inverse * inverse - inverse
+                total += s[j] * (0.5 + r * slope)
+                row[j] += s[j] * (0.5 + other * slope)
+            row[i] += total
     return out

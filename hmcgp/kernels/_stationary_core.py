@@ -88,7 +88,7 @@ def pull_back(G: Array, K: Array, Z: Array) -> tuple[float, Array]:
     return trace + 2.0 * total, 2.0 * squares
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def pull_back_inputs(G: Array, W: Array, Z: Array) -> Array:
     """Σ_j G_ij W_ij (z_ik - z_jk), of shape (d, n); of the symmetric matrices only the lower triangles are read."""
     d, n = Z.shape
@@ -97,9 +97,10 @@ def pull_back_inputs(G: Array, W: Array, Z: Array) -> Array:
         for j in range(i):
             s[j] = G[i, j] * W[i, j]
         for k in range(d):
-            a, b, row = Z[k, i], Z[k], out[k]
+            a, b, row, total = Z[k, i], Z[k], out[k], 0.0
             for j in range(i):
                 part = s[j] * (a - b[j])
-                row[i] += part
+                total += part
                 row[j] -= part
+            row[i] += total
     return out

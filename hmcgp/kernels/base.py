@@ -13,6 +13,9 @@ in O(n² d) and without an (n, n, p) array.  Kernels combine:
     2.0 * k        scaled variance (a prior in place of the number makes it a parameter, `scale`)
     k.on([0, 2])   acts on some columns only (positions, or names when the inputs have names)
 
+and `hmcgp.kernels.additive`, `.transformed` and `.derived` make more of them: one per column, of warped inputs, of
+rescaled functions, of derivatives.
+
 A new kernel subclasses `Kernel` as a frozen dataclass, marks its parameters with `parameter(...)`, and defines `vjp`,
 `__call__` and `diag`; `hmcgp.kernels.check_gradient` tests it.  `input_vjp` is optional: only maps of the inputs that
 have parameters of their own need it.

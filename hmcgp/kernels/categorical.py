@@ -19,8 +19,7 @@ def _exponents(Z: Array, Z2: Array, weight: Array) -> Array:
     for i in range(n):
         for k in range(Z.shape[0]):
             for j in range(m):
-                if Z[k, i] != Z2[k, j]:
-                    out[i, j] -= weight[k]
+                out[i, j] -= weight[k] * (Z[k, i] != Z2[k, j])  # no branch: nobody could predict it
     return out
 
 
@@ -32,8 +31,7 @@ def _pull_back(S: Array, Z: Array) -> Array:
     for i in range(n):
         for k in range(d):
             for j in range(i):
-                if Z[k, i] != Z[k, j]:
-                    out[k] += S[i, j]
+                out[k] += S[i, j] * (Z[k, i] != Z[k, j])
     return 2.0 * out
 
 

@@ -12,8 +12,8 @@ like then concern all values together: the entries they return add up to the joi
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,11 +28,7 @@ class SparsityPrior(Prior):
     """Length scales T(u_k) for which exp(rate * u_k) is half-Cauchy with a shared, unknown scale."""
 
     scale: float
-
-    @property
-    @abstractmethod
-    def _rate(self) -> float:
-        """D v/d u, negative: long length scales are small weights."""
+    _rate: ClassVar[float]  # negative: long length scales are small weights
 
     def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
         """Shares of the joint log density of u, and its gradient (see `Prior.logpdf_unconstrained`)."""
@@ -64,10 +60,7 @@ class SAAS(SparsityPrior):
     """
 
     scale: float = 0.01
-
-    @property
-    def _rate(self) -> float:
-        return -2.0
+    _rate = -2.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,15 +68,13 @@ class RegularizedHorseshoe(SparsityPrior):
     """1/length_scale_k = τ λ̃_k, λ̃_k² = c² λ_k²/(c² + τ² λ_k²), τ ~ HalfCauchy(scale), λ_k ~ HalfCauchy(1).
 
     The regularised horseshoe (Piironen & Vehtari 2017) with the slab c on inverse length scales: no length scale is
-    shorter than 1/c, length_scale_k² = 1/(τ λ_k)² + 1/c².  For `length_scale` with `ard=True`.
+    shorter than 1/c, length_scale_k² = 1/(τ λ_k)² + 1/c².  For `length_scale` with `ard=True`.  A sensible `scale` is
+    about the share of the inputs that you expect to matter.
     """
 
     scale: float = 0.1
     slab: float = 4.0
-
-    @property
-    def _rate(self) -> float:
-        return -1.0
+    _rate = -1.0
 
     @property
     def support(self) -> tuple[float, float]:
