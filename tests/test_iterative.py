@@ -7,7 +7,7 @@ import pytest
 import test_evidence_contract as contract
 from checks import check_gradient, squared_exponential
 
-from hmcgp import Model, loo
+from hmcgp import Model, find_map, loo, sample
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import Exact
 from hmcgp.evidence._iterative_precondition import precondition
@@ -15,6 +15,7 @@ from hmcgp.evidence._iterative_solve import conjugate_gradients
 from hmcgp.kernels import Linear, Matern, SquaredExponential
 from hmcgp.likelihoods import Gaussian, VaryingNoise
 from hmcgp.predict import latent_moments, observed_jointly
+from hmcgp.samplers import HMC
 
 N = 150
 ITERATIVE = Exact(solver="iterative", rank=40, probes=8, tol=1e-9)
@@ -75,6 +76,21 @@ def test_a_model_of_full_rank_leaves_nothing_to_chance():
     np.testing.assert_allclose(ev.log_z, ref.log_z, atol=1e-4)  # the jitter at the pivots
     np.testing.assert_allclose(ev.dlik, ref.dlik, rtol=1e-4)
     assert ev.n_iter <= 4
+
+
+@pytest.mark.parametrize("rank", [1, 12, 60])
+def test_the_low_rank_model_against_dense_matrices(rank):
+    X, _ = problem(60)
+    K, noise = squared_exponential(X, 2.0, 0.8), uneven(60).row_noise(60)
+    P = precondition(K, noise, np.arange(rank))
+    dense = P.W.T @ P.W + np.diag(noise)
+    V = np.random.default_rng(0).normal(size=(3, 60))
+    np.testing.assert_allclose(P.solve(V) @ dense, V, atol=1e-10)
+    np.testing.assert_allclose(P.log_determinant(), np.linalg.slogdet(dense)[1], rtol=1e-10)
+    np.testing.assert_allclose(P.inverse_diagonal(), np.diag(np.linalg.inv(dense)), rtol=1e-9)
+    np.testing.assert_allclose(P.factor_solve() @ dense, P.W, atol=1e-10)
+    np.testing.assert_allclose((P.W.T @ P.W)[:rank], K[:rank], atol=1e-4)  # the jitter
+    assert np.linalg.eigvalsh(K + np.diag(noise) - dense).min() > -1e-12  # so that the eigenvalues of P⁻¹C are >= 1
 
 
 @pytest.mark.parametrize("max_products", [1, 3, 6, 10])
@@ -246,3 +262,42 @@ def test_predictions_through_a_model_and_what_is_not_offered():
         loo.loo(iterative, draws)
     with pytest.raises(InvalidInput, match="gradient=False"):
         ITERATIVE(squared_exponential(X, 1.0, 1.0), y, Gaussian(0.1)).posterior.predict(X, X[:, 0])
+
+
+def test_settings_are_shown_where_they_are_used():
+    assert repr(Exact()) == "Exact()"
+    assert repr(Exact("iterative", probes=5)) == (
+        "Exact(solver='iterative', probes=5, rank=None, seed=0, tol=0.0001, max_products=200)"
+    )
+
+
+class FreshProbes(Exact):
+    """What must not be done: other random vectors in every call."""
+
+    def __call__(self, K, y, likelihood, start=None, *, gradient=True):
+        seed = int(np.abs(K[0]).sum() * 1e9) % 2**32
+        other = Exact(self.solver, probes=self.probes, rank=self.rank, seed=seed)
+        return other(K, y, likelihood, start, gradient=gradient)
+
+
+@pytest.mark.slow
+def test_hmc_runs_as_with_cholesky():
+    """Same start, step size, metric and random numbers: same energy errors, same posterior within its accuracy."""
+    X, y = problem(400, 2, noise=0.1)
+    model = Model(X, y, kernel=SquaredExponential(ard=True), likelihood="gaussian")
+    start = find_map(model, start=model.unconstrain([1.0, 0.8, 2.0, 0.1]), n_restarts=1, random_state=0).position
+
+    scale = np.array([0.4, 0.11, 0.21, 0.06])  # of the posterior, roughly
+    hmc = HMC(step_size=0.4, n_steps=4, jitter=0.0, metric=scale**2)
+
+    def run(provider, draws):
+        target = model.with_evidence(provider)
+        trace = sample(target, hmc, draws=draws, tune=0, chains=1, random_state=1, start=start, progressbar=False)
+        return trace.unconstrained[0], np.sqrt(np.mean(trace.stats["energy_error"] ** 2))
+
+    exact, error = run(Exact(), 300)
+    ours, our_error = run(Exact("iterative", rank=50), 300)
+    np.testing.assert_allclose(our_error, error, rtol=0.2)
+    assert (np.abs(ours.mean(axis=0) - exact.mean(axis=0)) < 0.35 * exact.std(axis=0)).all()
+    np.testing.assert_allclose(ours.std(axis=0), exact.std(axis=0), rtol=0.3)
+    assert run(FreshProbes("iterative", rank=50), 20)[1] > 3.0 * error

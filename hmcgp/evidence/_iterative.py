@@ -28,7 +28,7 @@ and with T = QΘQ', c = Q'e_1, f[a, b] the divided difference of f, per probe an
     ∂/∂z = 2 U (log(T) e_1 - φ e_1)/√(z'P⁻¹z),
 
 of which the last two go on to K and s through P and z.  That holds for the limit of the iteration, from which it is as
-far away as the solutions are: tol.
+far away as the solutions are: tol.  In the code, vectors are rows.
 """
 
 from __future__ import annotations

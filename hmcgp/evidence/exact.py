@@ -14,7 +14,7 @@ Leaving out row i: mean y_i - α_i/(C⁻¹)_ii, variance 1/(C⁻¹)_ii - s_i.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -68,7 +68,7 @@ class ExactPosterior:
         return K_cross.T @ self.alpha, K_new - V.T @ V
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Exact:
     """The evidence of numbers observed with Gaussian noise: log N(y; 0, K + diag noise).
 
@@ -111,6 +111,10 @@ class Exact:
             value = getattr(self, name)
             if not (isinstance(value, Integral) and value >= least) and (name, value) != ("rank", None):
                 raise InvalidInput(f"{name!r} of Exact must be an integer >= {least}; got {value!r}.")
+
+    def __repr__(self) -> str:
+        used = fields(self) if self.solver == "iterative" else ()
+        return f"Exact({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in used)})"
 
     def __call__(
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
