@@ -132,7 +132,7 @@ def solve(K: Array, y: Array, noise: Array, settings: Settings, *, with_gradient
     alpha = solved.X[-1].copy()
     lower = float(alpha @ (y + solved.residuals[-1]))
     log_determinant = P.log_determinant() + n * spectrum.log_first_column()[:, 0].mean()
-    log_z = -0.5 * (lower + log_determinant + n * LOG_2PI)
+    log_z = float(-0.5 * (lower + log_determinant + n * LOG_2PI))
     dK = dnoise = None
     if with_gradient:
         basis = np.stack([u[:-1] for u in solved.basis], axis=1)  # (m, J, n)
