@@ -181,6 +181,28 @@ def cholesky_solve_inplace(L: Array, x: Array) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def triangular_solve_inplace(L: Array, B: Array, transposed: bool) -> None:
+    """Overwrite B, of shape (k, m), by L^-1 B, or by L^-T B if `transposed`."""
+    rows, columns = np.int32(B.shape[1]), np.int32(B.shape[0])  # LAPACK sees B' <- B' L^-T, and L' as its "U"
+    form = _TRANSPOSED if transposed else _PLAIN
+    _dtrsm(
+        _ref(_RIGHT), _ref(_UPPER), _ref(form), _ref(_PLAIN), _ref(rows), _ref(columns),
+        _ref(1.0), L.ctypes, _ref(columns), B.ctypes, _ref(rows),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gram(Y: Array) -> Array:
+    """Lower triangle of Y'Y, over zeros, for Y of shape (k, n)."""
+    k, n = np.int32(Y.shape[0]), np.int32(Y.shape[1])
+    out = np.zeros((Y.shape[1], Y.shape[1]))
+    _dsyrk(
+        _ref(_UPPER), _ref(_PLAIN), _ref(n), _ref(k), _ref(1.0), Y.ctypes, _ref(n), _ref(0.0), out.ctypes, _ref(n)
+    )  # fmt: skip
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def log_determinant(L: Array) -> float:
     """Log |L L'| = 2 Σ log L_ii."""
     total = 0.0

@@ -5,8 +5,9 @@
     python scripts/benchmark.py --sections samplers --no-peers    our samplers alone
 
 Sections: `evidence`, `trajectory`, `start_up`, `averages` and `providers` (one evaluation, and EP's against Laplace's,
-`benchmark_evidence.py`), `samplers` (effective draws per second and per gradient, `benchmark_samplers.py`), `defaults`,
-`cores` (`benchmark_defaults.py`).
+`benchmark_evidence.py`), `regression` (against scikit-learn) and `solvers` (iterative against Cholesky;
+`benchmark_regression.py`), `samplers` (effective draws per second and per gradient, `benchmark_samplers.py`),
+`defaults`, `cores` (`benchmark_defaults.py`).
 The peers need `pip install -c scripts/constraints.txt -e '.[bench]'` (Python 3.11: PyMC wants arviz 0.2x); without
 them they are left out.
 """
@@ -22,6 +23,7 @@ from typing import Any
 
 import benchmark_defaults
 import benchmark_evidence
+import benchmark_regression
 import benchmark_samplers
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
@@ -49,6 +51,8 @@ def sections(options: argparse.Namespace) -> dict[str, Callable[[], Any]]:
         "evidence": lambda: one_thread(lambda: benchmark_evidence.report(options.sizes)),
         **{name: lambda n=name, f=f: one_thread(lambda: print_line(n, f)) for name, f in single.items()},  # type: ignore[misc]
         "providers": lambda: one_thread(benchmark_evidence.report_providers),
+        "regression": lambda: one_thread(benchmark_regression.report),
+        "solvers": lambda: one_thread(lambda: benchmark_regression.report_solvers(options.solver_sizes)),
         "cores": benchmark_defaults.two_cores,
         "samplers": lambda: benchmark_samplers.measure(
             options.data,
@@ -70,6 +74,13 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--json", default="benchmark.json", help="file for the figures (default benchmark.json)")
     parser.add_argument("--sections", nargs="+", choices=names, default=names, help="what to measure (default all)")
     parser.add_argument("--sizes", type=int, nargs="+", choices=sizes, default=sizes, help="evidence: which n")
+    parser.add_argument(
+        "--solver-sizes",
+        type=int,
+        nargs="+",
+        default=benchmark_regression.SOLVER_SIZES,
+        help="solvers: which n (default %(default)s)",
+    )
     parser.add_argument("--data", nargs="+", choices=data, default=data, help="samplers: which data")
     parser.add_argument("--seeds", type=int, default=3, help="samplers: runs to average (default 3)")
     parser.add_argument("--pymc-seeds", type=int, default=1, help="samplers: those of PyMC, which is slow (default 1)")

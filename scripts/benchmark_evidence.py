@@ -38,7 +38,12 @@ TARGETS = {  # n: (scikit-learn / ours cold, scikit-learn / ours warm, ours / fl
 EP_OVER_LAPLACE = 8.0  # target: at most
 
 
-def in_turns(calls: dict[str, Callable[[], Any]], seconds: float = 2.0, least: int = 3) -> dict[str, float]:
+def in_turns(
+    calls: dict[str, Callable[[], Any]],
+    seconds: float = 2.0,
+    least: int = 3,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Best time of each call in seconds.
 
     The calls take turns of at least 5 ms each: within a turn caches are warm, as they are in a sampler.
@@ -49,11 +54,10 @@ def in_turns(calls: dict[str, Callable[[], Any]], seconds: float = 2.0, least: i
         for name, call in calls.items():
             turn = time.perf_counter()
             while True:
-                t = time.perf_counter()
+                t = clock()
                 call()
-                now = time.perf_counter()
-                best[name] = min(best[name], now - t)
-                if now - turn > 5e-3:
+                best[name] = min(best[name], clock() - t)
+                if time.perf_counter() - turn > 5e-3:
                     break
         rounds += 1
     return best
@@ -79,6 +83,22 @@ def theta_of(d: int) -> Any:
     return np.concatenate([[4.0], np.full(d, 2.5)])
 
 
+def lapack_floor(A: Any, clock: Callable[[], float] = time.perf_counter) -> tuple[dict[str, float], Callable[[], None]]:
+    """Best times of dpotrf and dpotri for a matrix A, without copying it, and the call that improves them."""
+    A = np.asfortranarray(A)
+    factor, work = lapack.dpotrf(A, lower=1)[0], np.empty_like(A)
+    floor = {"dpotrf": np.inf, "dpotri": np.inf}
+
+    def time_lapack() -> None:
+        for routine, source in (("dpotrf", A), ("dpotri", factor)):
+            np.copyto(work, source)
+            t = clock()
+            getattr(lapack, routine)(work, lower=1, **{"overwrite_a" if source is A else "overwrite_c": 1})
+            floor[routine] = min(floor[routine], clock() - t)
+
+    return floor, time_lapack
+
+
 def evidence(n: int) -> dict[str, Any]:
     """Log Z and its full gradient: ours cold and warm, scikit-learn's, and the floor."""
     X, y, name = problem(n)
@@ -90,22 +110,7 @@ def evidence(n: int) -> dict[str, Any]:
     log_theta = theirs.kernel_.theta
     n_cold = model._log_evidence(theta, None)[0].n_iter
     n_warm = model._log_evidence(theta, start)[0].n_iter
-    A = np.asfortranarray(np.eye(n) + 0.25 * model.bound_kernel(theta)(X))
-    factor = lapack.dpotrf(A, lower=1)[0]
-    work = np.empty_like(A)
-
-    def lapack_only(routine: Any, source: Any) -> float:
-        np.copyto(work, source)
-        t = time.perf_counter()
-        routine(work, lower=1, **{"overwrite_a" if routine is lapack.dpotrf else "overwrite_c": 1})
-        return time.perf_counter() - t
-
-    floor = {"dpotrf": np.inf, "dpotri": np.inf}
-
-    def time_lapack() -> None:
-        floor["dpotrf"] = min(floor["dpotrf"], lapack_only(lapack.dpotrf, A))
-        floor["dpotri"] = min(floor["dpotri"], lapack_only(lapack.dpotri, factor))
-
+    floor, time_lapack = lapack_floor(np.eye(n) + 0.25 * model.bound_kernel(theta)(X))
     best = in_turns(
         {
             "cold": lambda: model.log_evidence(theta),
@@ -138,28 +143,34 @@ def evidence(n: int) -> dict[str, Any]:
 
 MEMORY = """
 import gc
-from benchmark_evidence import KERNEL, Model, problem, theta_of
+{prepare}
 def peak():
     return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
 def run(n):
-    X, y, _ = problem(n)
-    model = Model(X, y, kernel=KERNEL)
+    evaluate = prepare(n)
     gc.collect()
     open("/proc/self/clear_refs", "w").write("5")  # forget the peak so far
     before = peak()
-    model.log_evidence(theta_of(X.shape[1]))
+    evaluate()
     return peak() - before
 run(80)
 n = int({n})
 print(run(n) / (8 * n * n))
 """
+LAPLACE = """
+from benchmark_evidence import KERNEL, Model, problem, theta_of
+def prepare(n):
+    X, y, _ = problem(n)
+    model = Model(X, y, kernel=KERNEL)
+    return lambda: model.log_evidence(theta_of(X.shape[1]))
+"""
 
 
-def peak_arrays(n: int) -> float | None:
+def peak_arrays(n: int, prepare: str = LAPLACE) -> float | None:
     """Peak memory of one evaluation with gradient, in n x n matrices: how far a new process's resident set grew."""
     if not os.access("/proc/self/clear_refs", os.W_OK):  # Linux only
         return None
-    code = MEMORY.replace("{n}", str(n))
+    code = MEMORY.replace("{n}", str(n)).replace("{prepare}", prepare)
     folder = os.path.dirname(os.path.abspath(__file__))
     out = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
     return float(out.stdout.split()[-1])

@@ -47,6 +47,17 @@ def test_solve_and_product(spd):
     np.testing.assert_allclose(out, x, atol=1e-12)
 
 
+def test_triangular_solves_of_many_columns_and_the_gram_matrix(spd):
+    L = junk_above(np.linalg.cholesky(spd))
+    B = np.random.default_rng(0).normal(size=(len(spd), 7))
+    for transposed in (False, True):
+        X = B.copy()
+        linalg.triangular_solve_inplace(L, X, transposed)
+        np.testing.assert_allclose((np.tril(L).T if transposed else np.tril(L)) @ X, B, atol=1e-11)
+    G = linalg.gram(B)
+    np.testing.assert_allclose(G, np.tril(B.T @ B), atol=1e-12)
+
+
 def test_exp_is_good_to_two_units_in_the_last_place():
     x = -np.concatenate([[0.0, 1e-320, 1e-17, 689.9], np.random.default_rng(0).gamma(1.0, 20.0, size=10_000)])
     out = np.empty_like(x)

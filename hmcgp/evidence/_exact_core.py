@@ -16,8 +16,8 @@ from hmcgp.linalg import (
     mirror_lower,
 )
 
-_LOG_2PI = 1.8378770664093453
-_LOST = 1e3 * 2.2e-16  # pivots this far below the diagonal of C are made of rounding
+LOG_2PI = 1.8378770664093453
+LOST = 1e3 * 2.2e-16  # pivots this far below the diagonal of C are made of rounding
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -39,17 +39,16 @@ def factor(K: Array, noise: Array, L: Array) -> bool:
     smallest = np.inf
     for i in range(n):
         smallest = min(smallest, L[i, i] * L[i, i])
-    return smallest > _LOST * largest  # False for NaN and for an infinite diagonal
+    return smallest > LOST * largest  # False for NaN and for an infinite diagonal
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _gradient_inplace(L: Array, alpha: Array) -> None:
-    """Overwrite the factor L by G = ½(αα' - C⁻¹)."""
-    inverse_from_cholesky_inplace(L)
-    for i in range(L.shape[0]):
+def gradient_inplace(inverse: Array, alpha: Array) -> None:
+    """Overwrite C⁻¹, or an estimate of it, by G = ½(αα' - C⁻¹); only the lower triangle is read."""
+    for i in range(inverse.shape[0]):
         for j in range(i + 1):
-            L[i, j] = 0.5 * (alpha[i] * alpha[j] - L[i, j])
-    mirror_lower(L)
+            inverse[i, j] = 0.5 * (alpha[i] * alpha[j] - inverse[i, j])
+    mirror_lower(inverse)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -75,7 +74,8 @@ def solve(K: Array, y: Array, noise: Array, gradient: bool) -> tuple[bool, float
     fit = 0.0
     for i in range(n):
         fit += y[i] * alpha[i]
-    log_z = -0.5 * (fit + log_determinant(L) + n * _LOG_2PI)
+    log_z = -0.5 * (fit + log_determinant(L) + n * LOG_2PI)
     if gradient:
-        _gradient_inplace(L, alpha)
+        inverse_from_cholesky_inplace(L)
+        gradient_inplace(L, alpha)
     return math.isfinite(log_z), log_z, alpha, L

@@ -5,22 +5,26 @@
     log Z = log N(y; 0, C) = -½ y'α - Σ log L_ii - ½ n log 2π
     G = ∂ log Z/∂K = ½(αα' - C⁻¹),     ∂ log Z/∂s_i = G_ii
 
-The gradient is exact: nothing is approximated and nothing iterates.
+By a Cholesky factorisation, O(n³), the gradient is exact: nothing is approximated and nothing iterates.  For a few
+thousand rows and more there is an iterative solver, O(n²) for each of its products with K, whose log|C| is an estimate
+(`_iterative`); its gradient is that of the estimate.
 Latent predictions: mean k'α, variance k** - k'C⁻¹k; a new observation has the variance of its noise on top.
 Leaving out row i: mean y_i - α_i/(C⁻¹)_ii, variance 1/(C⁻¹)_ii - s_i.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from hmcgp._typing import Array
-from hmcgp.errors import NotPositiveDefinite
+from hmcgp.errors import InvalidInput, NotPositiveDefinite
 from hmcgp.evidence import _exact_core as core
+from hmcgp.evidence import _iterative
 from hmcgp.evidence._solver import needs_factor, predict_by_factor
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Gaussian, Likelihood, NoisyNumbers, VaryingNoise
@@ -64,11 +68,53 @@ class ExactPosterior:
         return K_cross.T @ self.alpha, K_new - V.T @ V
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Exact:
-    """The evidence of numbers observed with Gaussian noise: log N(y; 0, K + diag noise)."""
+    """The evidence of numbers observed with Gaussian noise: log N(y; 0, K + diag noise).
 
+    Parameters
+    ----------
+    solver : {"cholesky", "iterative"}, default="cholesky"
+        How C = K + diag noise is inverted and its determinant found.  "iterative" takes O(n²) operations for each of a
+        few tens of products with K instead of O(n³), and estimates log|C| from random vectors.  It pays for a few
+        thousand rows and more, where a low-rank model of K is good: smooth functions, few inputs that matter, noise
+        that is not tiny.  The other settings are its own.
+    probes : int, default=32
+        Random vectors.  In any direction they shift the posterior of the hyperparameters by about its standard
+        deviation over √probes without a low-rank model, and by much less where that is good.
+    rank : int, optional
+        Rows of K of which the low-rank model is made.  Default: n/10, and at least 400.
+    seed : int, default=0
+        Of the random vectors and rows.  They are the same in every call, so that all chains sample the same smooth
+        density.
+    tol : float, default=1e-4
+        Relative residual of every solution.  The bounds on ½ y'C⁻¹y are then closer than ½ n tol², about, and the
+        gradient is that of the value to a relative tol.  Solutions do not depend on where they start.
+    max_products : int, default=200
+        Products with K before `NotConverged` is raised.
+    """
+
+    solver: str = "cholesky"
+    probes: int = 32
+    rank: int | None = None
+    seed: int = 0
+    tol: float = 1e-4
+    max_products: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Gaussian, VaryingNoise)
+
+    def __post_init__(self) -> None:
+        if self.solver not in {"cholesky", "iterative"}:
+            raise InvalidInput(f"'solver' of Exact must be 'cholesky' or 'iterative'; got {self.solver!r}.")
+        if not (isinstance(self.tol, Real) and 0.0 < self.tol < 1.0):
+            raise InvalidInput(f"'tol' of Exact must lie between 0 and 1; got {self.tol!r}.")
+        for name, least in {"probes": 1, "rank": 1, "seed": 0, "max_products": 1}.items():
+            value = getattr(self, name)
+            if not (isinstance(value, Integral) and value >= least) and (name, value) != ("rank", None):
+                raise InvalidInput(f"{name!r} of Exact must be an integer >= {least}; got {value!r}.")
+
+    def __repr__(self) -> str:
+        used = fields(self) if self.solver == "iterative" else ()
+        return f"Exact({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in used)})"
 
     def __call__(
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
@@ -78,13 +124,13 @@ class Exact:
         Parameters
         ----------
         K : ndarray of shape (n, n)
-            Prior covariance; only its lower triangle is read.
+            Prior covariance; the solver "cholesky" reads its lower triangle only.
         y : ndarray of shape (n,)
             Targets.
         likelihood : Gaussian or VaryingNoise
             With a number for each of its parameters.
         start : ndarray of shape (n,), optional
-            Not used: there is nothing to iterate.
+            Not used.
         gradient : bool, default=True
             With the gradient, its matrix takes the place of the factor that `posterior.predict` needs.
 
@@ -97,9 +143,13 @@ class Exact:
         ------
         NotPositiveDefinite
             Where K + diag noise cannot be told from a singular matrix.
+        NotConverged
+            Where the iterative solver used up its products with K.
         """
         assert isinstance(likelihood, NoisyNumbers)
         noise = likelihood.row_noise(len(y))
+        if self.solver == "iterative":
+            return self._iterate(K, y, likelihood, noise, gradient)
         positive_definite, log_z, alpha, L = core.solve(K, y, noise, gradient)
         if not positive_definite:
             raise NotPositiveDefinite(
@@ -110,3 +160,10 @@ class Exact:
         posterior = ExactPosterior(y - noise * alpha, alpha, noise, None if gradient else L)
         dlik = likelihood.pull_back(np.diag(L)) if gradient else np.empty(0)
         return Evidence(log_z, L if gradient else None, dlik, posterior, 0, 0.0)
+
+    def _iterate(self, K: Array, y: Array, likelihood: NoisyNumbers, noise: Array, gradient: bool) -> Evidence:
+        rank = max(len(y) // 10, 400) if self.rank is None else self.rank
+        settings = _iterative.Settings(self.probes, min(rank, len(y)), self.seed, self.tol, self.max_products)
+        found = _iterative.solve(K, y, noise, settings, with_gradient=gradient)
+        dlik = np.empty(0) if found.dnoise is None else likelihood.pull_back(found.dnoise)
+        return Evidence(found.log_z, found.dK, dlik, found.posterior, found.n_products, found.residual)
