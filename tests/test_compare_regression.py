@@ -96,6 +96,6 @@ def test_co2(tmp_path):
     gp = co2.fitted(data, **SHORT)
     ours = co2.forecast(gp, data)
     assert 0.8 <= ours.coverage(data.y_later) <= 0.97
-    assert ours.rmse(data.y_later) < 2.5
+    assert ours.rmse(data.y_later) < 2.0
     co2.draw(data, ours, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
