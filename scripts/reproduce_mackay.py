@@ -1,0 +1,253 @@
+"""MacKay (1998), "Introduction to Gaussian processes": figures 4, 5 and 6 (figure 3 is `picture_kernels.py`).
+
+His data are not published; ours are drawn by a fixed seed to show what he shows.
+
+Figure 4: 16 points that can be explained in two ways, by a wiggly function with little noise or by a smooth one with
+much.  The evidence as a function of length scale and noise has a maximum for each.  Two starts of MAP find one each,
+and the share of draws that HMC has in each is held against the integral of the density over a grid.
+Figure 5: 37 noisy points on one input, none between 2.5 and 3.5, where error bars must widen.
+Figure 6: 400 noisy points on two inputs, and the mean surface.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+from hmcgp import GPRegressor, Model, diagnostics, find_map, plots, predict, sample
+from hmcgp.kernels import SquaredExponential
+from hmcgp.likelihoods import Gaussian
+from hmcgp.optimize import MapResult
+from hmcgp.plots import _style as style
+from hmcgp.priors import LogNormal
+from hmcgp.samplers import Trace
+
+# -- figure 4 --------------------------------------------------------------------------------------------------------
+
+WIGGLY, SMOOTH = (0.7, 0.02), (5.0, 0.8)  # starts: length scale, variance of the noise
+COLOURS = {"wiggly": style.VERMILION, "smooth": style.BLUE}
+
+
+class TwoWays(NamedTuple):
+    """Data with two explanations, the optima of the posterior density, and the log evidence around them."""
+
+    model: Model  # of length scale and noise; the variance is 1
+    optima: dict[str, MapResult]
+    length_scales: Any  # (k,)
+    noises: Any  # (l,)
+    log_evidence: Any  # (l, k)
+
+    @property
+    def divide(self) -> float:
+        """Length scale halfway between the optima, in the logarithm."""
+        return float(np.sqrt(np.prod([found.parameters[0] for found in self.optima.values()])))
+
+    def wiggly_share(self, trace: Trace) -> Any:
+        """Share of each chain's draws below the divide, of shape (chains,)."""
+        return np.mean(trace.draws[:, :, 0] < self.divide, axis=1)
+
+
+def two_ways(seed: int = 7, n: int = 16) -> TwoWays:
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(-5.0, 5.0, n))[:, None]
+    covariance = SquaredExponential(1.0, 1.0)(x) + 0.1 * np.eye(n)
+    y = np.linalg.cholesky(covariance) @ rng.normal(size=n)
+    model = Model(
+        x,
+        y,
+        kernel=SquaredExponential(1.0, LogNormal(0.0, 2.0)),
+        likelihood=Gaussian(LogNormal(-2.0, 2.0, lower=1e-6)),
+    )
+    optima = {
+        name: find_map(model, n_restarts=1, start=model.unconstrain(np.array(start)), n_jobs=1)
+        for name, start in (("wiggly", WIGGLY), ("smooth", SMOOTH))
+    }
+    length_scales, noises = np.geomspace(0.2, 40.0, 60), np.geomspace(2e-3, 3.0, 60)
+    surface = [[model.log_evidence(np.array([ell, noise]))[0] for ell in length_scales] for noise in noises]
+    return TwoWays(model, optima, length_scales, noises, np.array(surface))
+
+
+def exact_share(ours: TwoWays, n_grid: int = 120) -> float:
+    """Posterior probability of a length scale below the divide, by a sum over a grid of u, on which areas are equal."""
+    low, high = (ours.model.unconstrain(np.array(theta)) for theta in ((0.03, 1e-4), (300.0, 50.0)))
+    u, v = (np.linspace(a, b, n_grid) for a, b in zip(low, high, strict=True))
+    density = np.array([[ours.model.logdensity_and_grad(np.array([a, b]))[0] for b in v] for a in u])
+    length_scales = np.array([ours.model.constrain(np.array([a, v[0]]))[0] for a in u])
+    return float(softmax(density)[length_scales < ours.divide].sum())
+
+
+def both_sampled(ours: TwoWays, draws: int = 1000, tune: int = 500, chains: int = 4, seed: int = 0) -> Trace:
+    return sample(ours.model, draws=draws, tune=tune, chains=chains, random_state=seed, progressbar=False)
+
+
+# -- figures 5 and 6 -------------------------------------------------------------------------------------------------
+
+GAP = (2.5, 3.5)
+
+
+class Fitted(NamedTuple):
+    """Data, the function behind them, and a fit."""
+
+    X: Any  # (n, d)
+    y: Any  # (n,)
+    truth: Any  # callable of (m, d)
+    noise: float  # standard deviation
+    gp: GPRegressor
+
+
+def fit(X: Any, truth: Any, noise: float, rng: np.random.Generator, **settings: Any) -> Fitted:
+    y = truth(X) + noise * rng.normal(size=len(X))
+    return Fitted(X, y, truth, noise, GPRegressor(progressbar=False, **settings).fit(X, y))
+
+
+def wave(X: Any) -> Any:
+    return np.sin(2.5 * X[:, 0]) + 0.3 * X[:, 0]
+
+
+def with_gap(seed: int = 0, **settings: Any) -> Fitted:
+    """Fit 37 points on (0, 6), none of them in the gap."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0.0, 6.0 - (GAP[1] - GAP[0]), 37)
+    x = np.sort(np.where(x > GAP[0], x + GAP[1] - GAP[0], x))
+    return fit(x[:, None], wave, 0.1, rng, random_state=seed, **settings)
+
+
+class Width(NamedTuple):
+    """Standard deviations at the middle of the gap, and the mean of those at the data."""
+
+    gap: float
+    data: float
+    function_gap: float  # of the function, without noise
+    function_data: float
+
+
+def widths(ours: Fitted) -> Width:
+    middle = np.array([[np.mean(GAP)]])
+    spread = [ours.gp.predict(X, return_std=True)[1].mean() for X in (middle, ours.X)]
+    function = [np.sqrt(ours.gp.latent_mean_and_variance(X)[1]).mean() for X in (middle, ours.X)]
+    return Width(*map(float, spread + function))
+
+
+def hills(X: Any) -> Any:
+    return np.sin(1.5 * X[:, 0]) * np.cos(X[:, 1]) + 0.15 * X[:, 0] * X[:, 1]
+
+
+def surface(seed: int = 0, n: int = 400, **settings: Any) -> Fitted:
+    """Fit points on (-3, 3)²."""
+    rng = np.random.default_rng(seed)
+    return fit(rng.uniform(-3.0, 3.0, size=(n, 2)), hills, 0.3, rng, random_state=seed, **settings)
+
+
+def surface_error(ours: Fitted, n_grid: int = 25) -> float:
+    """Root mean squared error of the mean against the function, over a grid within the data."""
+    side = np.linspace(-2.8, 2.8, n_grid)
+    points = np.stack([axis.ravel() for axis in np.meshgrid(side, side)], axis=1)
+    return float(np.sqrt(np.mean((ours.gp.predict(points) - ours.truth(points)) ** 2)))
+
+
+# -- report ----------------------------------------------------------------------------------------------------------
+
+
+def draw_evidence(ax: Any, ours: TwoWays, trace: Trace) -> None:
+    top = ours.log_evidence.max()
+    levels = top - np.array([16.0, 8.0, 6.0, 5.0, 4.0, 3.0, 2.5, 2.0, 1.5, 1.0, 0.5, 0.1])
+    kept = predict.thin(trace.flat, 600)
+    ax.plot(*kept.T, ".", ms=2.5, color=style.GREY, alpha=0.5, label="draws", zorder=1)
+    ax.contour(ours.length_scales, ours.noises, ours.log_evidence, levels=levels, cmap="viridis", linewidths=1.0)
+    for name, found in ours.optima.items():
+        ax.plot(*found.parameters, "*", ms=15, color=COLOURS[name], mec="white", label=f"{name}, MAP", zorder=3)
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlim=ours.length_scales[[0, -1]],
+        ylim=ours.noises[[0, -1]],
+        xlabel="length scale",
+        ylabel="variance of the noise",
+        title="Log evidence: two modes",
+    )
+    ax.legend(frameon=False, loc="lower right", fontsize=style.SMALL)
+
+
+def draw_two_fits(ax: Any, ours: TwoWays) -> None:
+    grid = np.linspace(-6.0, 6.0, 300)
+    for name, found in ours.optima.items():
+        mean, variance = predict.observed_moments(ours.model, found.parameters[None, :], grid[:, None])
+        half = 1.645 * np.sqrt(variance[0])
+        ax.fill_between(grid, mean[0] - half, mean[0] + half, color=COLOURS[name], alpha=0.15, lw=0)
+        ell, noise = found.parameters
+        label = f"{name}: length scale {ell:.2f}, noise {noise:.2f}, log density {found.logdensity:.1f}"
+        ax.plot(grid, mean[0], color=COLOURS[name], lw=1.8, label=label)
+    ax.plot(ours.model.X[:, 0], ours.model.y, "o", ms=5, color=style.INK, mec="white")
+    low, high = ax.get_ylim()
+    ax.set(xlim=grid[[0, -1]], ylim=(low, high + 0.25 * (high - low)), xlabel="x", ylabel="y", title="… and their fits")
+    ax.legend(frameon=False, loc="upper left", fontsize=style.SMALL)
+
+
+def draw(ours: TwoWays, trace: Trace, gap: Fitted, hilly: Fitted, path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(13.0, 9.2), layout="constrained")
+    draw_evidence(axes[0, 0], ours, trace)
+    draw_two_fits(axes[0, 1], ours)
+    axes[1, 0].axvspan(*GAP, color=style.PALE, zorder=0)
+    plots.numbers_1d(gap.gp, gap.X, gap.y, ax=axes[1, 0])
+    plots.numbers_2d(hilly.gp, hilly.X, hilly.y, ax=axes[1, 1])
+    axes[1, 0].set_xlabel("x  (37 points, none in the grey)")
+    axes[1, 1].set_title("400 points and the mean surface", fontsize=style.TEXT)
+    for ax in axes[0]:
+        style.clean(ax)
+        ax.title.set_size(style.TEXT)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=80, bbox_inches="tight")
+    plt.close(figure)
+    print(path)
+
+
+def main() -> None:
+    options = parse_options()
+    ours = two_ways()
+    for name, found in ours.optima.items():
+        ell, noise = found.parameters
+        print(
+            f"Figure 4, {name}: length scale {ell:.3f}, noise {noise:.4f}, log density {found.logdensity:.2f}, "
+            f"log evidence {ours.model.log_evidence(found.parameters)[0]:.2f}"
+        )
+    trace = both_sampled(ours, seed=options.seed)
+    shares = ours.wiggly_share(trace)
+    print(
+        f"      share of the wiggly: {exact_share(ours):.3f} by a grid, {shares.mean():.3f} by HMC, "
+        f"by chain {shares.round(2).tolist()}"
+    )
+    for finding in diagnostics.check(trace):
+        print(f"      says: {finding.message}")
+
+    gap = with_gap(options.seed, draws=options.draws, tune=options.draws, chains=2, n_jobs=options.jobs)
+    width = widths(gap)
+    print(
+        f"Figure 5, standard deviation in the gap and at the data: observations {width.gap:.3f}, {width.data:.3f} "
+        f"(ratio {width.gap / width.data:.2f}); function {width.function_gap:.3f}, {width.function_data:.3f} "
+        f"(ratio {width.function_gap / width.function_data:.2f})"
+    )
+    hilly = surface(options.seed, sampler="map", n_jobs=options.jobs)  # the mean alone is asked for
+    print(f"Figure 6, error of the mean surface: {surface_error(hilly):.3f}, where the noise is {hilly.noise:g}")
+    draw(ours, trace, gap, hilly, Path(options.output))
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--draws", type=int, default=100, help="per chain, of 2, for figure 5 (default 100)")
+    parser.add_argument("--jobs", type=int, default=None, help="threads (default: all cores)")
+    parser.add_argument("--output", default=str(Path(__file__).parent / "pictures" / "mackay.png"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Regression against scikit-learn's, on real tables, and the forecast of CO2."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+import compare_regression as study
+import forecast_co2 as co2
+
+from hmcgp.likelihoods import VaryingNoise
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # chains here are short
+
+SHORT = {"draws": 60, "tune": 100, "chains": 1, "n_jobs": 1, "random_state": 0}
+POINT = {"sampler": "map", "n_jobs": 1, "random_state": 0}
+
+
+def test_every_row_is_held_out_once_by_a_fit_without_it():
+    X, y = pd.DataFrame({"x": np.arange(23.0)}), pd.Series(np.arange(23.0) ** 2)
+
+    def method(X, y, X_test, y_test):
+        assert not set(X["x"]) & set(X_test["x"])
+        assert len(X) + len(X_test) == 23
+        return study.Held(np.sqrt(y_test.to_numpy()), -y_test.to_numpy(), 1.0, 1.0 + 0.01 * X_test["x"].min())
+
+    held = study.held_out(method, X, y, folds=5, seed=1)
+    np.testing.assert_allclose(np.sort(held.log_density), np.arange(23.0))
+    np.testing.assert_allclose(held.error, -(held.log_density**2))
+    assert held.seconds == 5.0
+    assert held.r_hat > 1.0
+    assert len(study.held_out(method, X, y, folds=5, run=2, seed=1).error) in {9, 10}
+
+
+def test_difference_is_paired():
+    one, other = (study.Held(np.array(v), None, 0.0, 1.0) for v in ([1.0, 3.0, 5.0], [0.0, 2.0, 3.0]))
+    found = study.difference(one, other)
+    assert found.mean == pytest.approx(4.0 / 3.0)
+    assert found.error == pytest.approx(np.std([1.0, 1.0, 2.0], ddof=1) / np.sqrt(3.0))
+
+
+def test_both_libraries_score_in_the_units_of_y():
+    """Where data say much, priors say little: MAP and ML-II agree, and the score moves by -log 10 in y's unit/10."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.uniform(-3.0, 3.0, 60)})
+    y = 7.0 + np.sin(2.0 * X["x"]) + 0.2 * rng.normal(size=60)
+    cut = slice(None, 45), slice(45, None)
+    for unit in (1.0, 10.0):
+        rows = (X[cut[0]], unit * y[cut[0]], X[cut[1]], unit * y[cut[1]])
+        ours, theirs = study.ours(**POINT)(*rows), study.maximum_likelihood(n_restarts=0)(*rows)
+        np.testing.assert_allclose(ours.log_density.mean(), theirs.log_density.mean(), atol=0.05)
+        assert theirs.log_density.mean() == pytest.approx(norm.logpdf(0.2, scale=0.2) - np.log(unit), abs=0.3)
+        np.testing.assert_allclose(ours.error, theirs.error, atol=0.1 * unit)
+
+
+def test_co2_is_split_by_time():
+    data = co2.record()
+    assert (len(data.y), len(data.y_later)) == (372, 96)
+    assert data.x.max() < 1990.0 <= data.x_later.min()
+    assert data.y.mean() == pytest.approx(0.0, abs=1e-10)
+    assert 350.0 < data.y_later.mean() + data.level < 365.0
+
+
+def test_coverage_and_error_of_a_known_forecast():
+    found = co2.Forecast(np.zeros(4), np.tile([-1.0, 1.0], (4, 1)), np.zeros(4), 0.0)
+    y = np.array([0.0, 0.5, -2.0, 2.0])
+    assert found.coverage(y) == 0.5
+    assert found.rmse(y) == pytest.approx(np.sqrt(8.25 / 4.0))
+
+
+@pytest.mark.slow
+def test_motorcycle():
+    X, y = study.LOADERS["motorcycle"](return_X_y=True)
+    hmc, point, ml, varying = (
+        study.held_out(method, X, y)
+        for method in (
+            study.ours(**SHORT),
+            study.ours(**POINT),
+            study.maximum_likelihood(),
+            study.ours(likelihood=VaryingNoise(basis=study.BUMPS), **SHORT),
+        )
+    )
+    # with three hyperparameters and 120 rows there is little to integrate: equal but for noise of the short chains
+    assert study.difference(hmc, point).mean > -0.01
+    assert study.difference(hmc, ml).mean > -0.01
+    assert study.difference(varying, hmc).mean > 0.15
+
+
+@pytest.mark.slow
+def test_yacht():
+    """Two folds of ten; all ten, with longer chains, are `scripts/compare_regression.py`."""
+    X, y = study.LOADERS["yacht"](return_X_y=True)
+    hmc, point, ml = (
+        study.held_out(method, X, y, run=2)
+        for method in (study.ours(**SHORT), study.ours(**POINT), study.maximum_likelihood())
+    )
+    gaps = study.difference(hmc, point), study.difference(hmc, ml)
+    assert min(gap.mean for gap in gaps) > 0.0, gaps
+
+
+@pytest.mark.slow
+def test_co2(tmp_path):
+    data = co2.record()
+    gp = co2.fitted(data, **SHORT)
+    ours = co2.forecast(gp, data)
+    assert 0.8 <= ours.coverage(data.y_later) <= 0.97
+    assert ours.rmse(data.y_later) < 2.0
+    co2.draw(data, ours, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
