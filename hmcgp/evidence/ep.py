@@ -26,10 +26,13 @@ import numpy as np
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import _ep_core as core
+from hmcgp.evidence import _ep_double_core as double
 from hmcgp.evidence import _ep_state_core as state
-from hmcgp.evidence._solver import Iterative, check_settings, needs_factor, raise_for_status
+from hmcgp.evidence._solver import NOT_CONVERGED, Iterative, check_settings, needs_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
+
+_DOUBLE = 3  # the double loop may make so many times max_iter factorisations
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,31 @@ class SitePosterior:
         # rounding can leave a variance of -1e-16 where it is 0
         variance = k_diag - np.einsum("nm,nm->m", K_cross, needs_factor(self.R, "to predict") @ K_cross)
         return K_cross.T @ self.alpha, np.maximum(variance, 0.0)
+
+
+def solve_sites(
+    provider: Iterative,
+    K: Array,
+    y: Array,
+    likelihood: Likelihood,
+    start: Array | None,
+    sequential: bool,
+    gradient: bool,
+) -> tuple[Any, ...]:
+    """Solve for the sites by sweeps and, where flipped labels make these cycle, by a double loop."""
+    kind, flip = likelihood.site()
+    warm, max_iter = start is not None, provider.max_iter
+    solved = core.solve(
+        K, y, kind, flip, start if warm else y, warm, provider.tol, max_iter, sequential, gradient
+    )  # fmt: skip
+    if solved[0] == NOT_CONVERGED and flip > 0.0:
+        solved = continued(solved, double.solve(K, y, kind, flip, provider.tol, _DOUBLE * max_iter, gradient))
+    return solved
+
+
+def continued(first: tuple[Any, ...], then: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a second solver returned, the factorisations of a first that failed counted too."""
+    return (then[0], first[1] + then[1], *then[2:])
 
 
 def site_evidence(
@@ -106,7 +134,8 @@ class EP:
     Notes
     -----
     For likelihoods that are not log-concave (`LabelNoise`), more than one solution may exist; a warm start stays with
-    the one it comes from.
+    the one it comes from.  Sweeps may cycle there: after 60 of them, a double loop that cannot (Opper & Winther 2005)
+    takes over, with up to three times `max_iter` factorisations.
     """
 
     sweeps: str = "parallel"
@@ -142,10 +171,5 @@ class EP:
             `n_iter` is the number of sweeps, one factorisation less than were made; `dlik` has the derivative in the
             flip rate of `LabelNoise`.
         """
-        kind, flip = likelihood.site()
-        warm = start is not None
-        solved = core.solve(
-            K, y, kind, flip, start if warm else y, warm, self.tol, self.max_iter,
-            self.sweeps == "sequential", gradient,
-        )  # fmt: skip
+        solved = solve_sites(self, K, y, likelihood, start, self.sweeps == "sequential", gradient)
         return site_evidence(self, K, y, likelihood, solved, gradient)
