@@ -21,8 +21,8 @@ from numba import njit
 from hmcgp._typing import Array
 from hmcgp.evidence._ep_core import finish
 from hmcgp.evidence._ep_inner_core import CROSS, K2, V, energy, minimise
-from hmcgp.evidence._ep_parallel_core import ROUNDED_AWAY
-from hmcgp.evidence._ep_state_core import ETA, MEAN, ROWS, W, evaluate
+from hmcgp.evidence._ep_parallel_core import FAR, ROUNDED_AWAY
+from hmcgp.evidence._ep_state_core import ETA, MEAN, ROWS, W, evaluate, warm_start
 from hmcgp.evidence._sites_core import covariance
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED
 from hmcgp.linalg import cholesky_inplace, cholesky_solve_inplace, inverse_from_cholesky_inplace
@@ -126,16 +126,30 @@ def _advance(s: Array, S: Array, a: Array, c: Array, g: Array, theta: float, H: 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _begin(
+    K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, work: Array, S: Array, a: Array, order: Array,
+    s: Array,
+) -> None:  # fmt: skip
+    """Sites and s to begin with: those of the start if they are close to a solution, else none, and the prior."""
+    if warm and warm_start(start, False, a) and covariance(K, a[W], order, work, S)[0]:
+        residual, _, good = evaluate(K, y, kind, flip, S, a, True)
+        if good and residual < FAR:
+            for i in range(y.shape[0]):
+                s[0, i], s[1, i] = a[MEAN, i] / S[i, i], 1.0 / S[i, i]
+            return
+    for i in range(y.shape[0]):
+        a[ETA, i], a[W, i], s[0, i], s[1, i] = 0.0, 0.0, 0.0, 1.0 / K[i, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _iterate(
     K: Array, y: Array, kind: int, flip: float, tol: float, max_iter: int, work: Array, S: Array, a: Array,
-    order: Array,
+    order: Array, s: Array,
 ) -> tuple[int, int, float, float]:  # fmt: skip
-    """Minimise Φ from the prior; arguments and returns as of `hmcgp.evidence._ep_parallel_core.iterate`."""
+    """Minimise Φ from s and the sites in `a`; as `hmcgp.evidence._ep_parallel_core.iterate`."""
     n = y.shape[0]
-    s, c, g = np.zeros((2, n)), np.empty((5, n)), np.empty((5, n))
+    c, g = np.empty((5, n)), np.empty((5, n))
     B, H = np.empty_like(K), np.empty((2 * n, 2 * n))
-    for i in range(n):
-        a[ETA, i], a[W, i], s[1, i] = 0.0, 0.0, 1.0 / K[i, i]
     kept, lowest = np.empty((4, n)), np.inf
     n_factor, residual, goal, theta = 0, np.inf, _GOAL, 1.0
     while n_factor < max_iter:
@@ -165,12 +179,14 @@ def _iterate(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve(
-    K: Array, y: Array, kind: int, flip: float, tol: float, max_iter: int, gradient: bool
+    K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
 ) -> tuple[int, int, float, float, float, Array, Array]:
-    """Solve for the sites from the prior, behind a probit or a step; returns as of `hmcgp.evidence._ep_core.solve`."""
-    a, order = np.zeros((ROWS, y.shape[0])), np.empty(y.shape[0], dtype=np.int64)
+    """Solve for the sites, behind a probit or a step; arguments and returns as of `hmcgp.evidence._ep_core.solve`."""
+    n = y.shape[0]
+    a, order, s = np.zeros((ROWS, n)), np.empty(n, dtype=np.int64), np.empty((2, n))
     work, S = np.empty_like(K), np.empty_like(K)
-    status, n_factor, residual, log_det = _iterate(K, y, kind, flip, tol, max_iter, work, S, a, order)
+    _begin(K, y, kind, flip, start, warm, work, S, a, order, s)
+    status, n_factor, residual, log_det = _iterate(K, y, kind, flip, tol, max_iter, work, S, a, order, s)
     log_z, dflip = -np.inf, 0.0
     if status == CONVERGED:
         log_z, dflip = finish(y, kind, flip, log_det, gradient, work, S, a, order)

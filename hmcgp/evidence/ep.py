@@ -78,12 +78,12 @@ def solve_sites(
 ) -> tuple[Any, ...]:
     """Solve for the sites by sweeps and, where flipped labels make these cycle, by a double loop."""
     kind, flip = likelihood.site()
-    warm, max_iter = start is not None, provider.max_iter
-    solved = core.solve(
-        K, y, kind, flip, start if warm else y, warm, provider.tol, max_iter, sequential, gradient
-    )  # fmt: skip
+    warm = start is not None
+    begin = start if warm else y
+    solved = core.solve(K, y, kind, flip, begin, warm, provider.tol, provider.max_iter, sequential, gradient)
     if solved[0] == NOT_CONVERGED and flip > 0.0:
-        solved = continued(solved, double.solve(K, y, kind, flip, provider.tol, _DOUBLE * max_iter, gradient))
+        last = double.solve(K, y, kind, flip, begin, warm, provider.tol, _DOUBLE * provider.max_iter, gradient)
+        solved = continued(solved, last)
     return solved
 
 
