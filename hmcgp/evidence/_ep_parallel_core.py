@@ -162,8 +162,10 @@ def iterate(
             plain_left, patience = patience - 1, 2 * patience
             continue
         if not proper:
-            if a[W].min() >= 0.0 or not damping > 1e-6:  # A = I + ρKρ is positive definite if K is
+            if a[W].min() >= 0.0:  # A = I + ρKρ is positive definite if K is
                 return NOT_POSITIVE_DEFINITE, n_factor, residual, log_det
+            if not damping > 1e-6:
+                return NOT_CONVERGED, n_factor, residual, log_det
             damping *= 0.5  # a plain sweep that went too far
             plain_sweep(a, damping)
             continue

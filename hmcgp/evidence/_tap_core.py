@@ -104,7 +104,7 @@ def iterate_tap(
                 return (CONVERGED if rounding <= ROUNDED_AWAY else NOT_CONVERGED), n_factor, residual, log_det
         elif a[W].min() >= 0.0:
             return NOT_POSITIVE_DEFINITE, n_factor, residual, log_det
-        if residual > _DIVERGED * best and good:
+        if good and residual > _DIVERGED * best:
             break
         if not good:  # back half of the way
             damping = 0.5 * damping

@@ -118,8 +118,8 @@ class EP:
     """Expectation propagation: Gaussian sites that match the moments of the likelihoods.
 
     The most accurate of the Gaussian approximations, close to exact for the evidence and the probabilities of a
-    classifier (Kuss & Rasmussen 2005).  Along a trajectory it costs what Laplace's does about three times (probit) or
-    four to eight times (logistic: the fewer rows, the more its integrals count).
+    classifier (Kuss & Rasmussen 2005).  Along a trajectory it costs about three times as much as Laplace's behind a
+    probit, and four to eight times as much behind a logistic: the fewer the rows, the more its integrals count.
 
     Parameters
     ----------
