@@ -24,10 +24,11 @@ from sklearn.utils import check_array
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, Exact, Laplace, LowerBound, NaiveMeanField, UpperBound
+from hmcgp.evidence.expected import ExpectedLogDensity
 from hmcgp.hyperprior import HyperPrior, Theta, with_prior
 from hmcgp.kernels import Kernel, Parameter, SquaredExponential
 from hmcgp.likelihoods import Gaussian, LabelNoise, Likelihood, Logistic, Probit
-from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation
+from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation
 
 __all__ = ["Model", "Theta", "resolve"]
 
@@ -288,6 +289,9 @@ class Model:
                 "hyperparameters: sample or maximise with evidence='lower' (or 'laplace'), and bracket the evidence of "
                 "the draws with GPClassifier.evidence_bounds() or hmcgp.brackets."
             )
+        return self._evaluate(u, carry)[0]
+
+    def _evaluate(self, u: Array, carry: object) -> tuple[Evaluation, Evidence | None]:
         if not np.abs(u).max() <= _U_LIMIT:  # NaN fails too
             return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
         with np.errstate(all="ignore"):
@@ -304,7 +308,32 @@ class Model:
             return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
         start = evidence.posterior.start
         modes = (start, carry[0]) if isinstance(carry, tuple) else (start,)
-        return Evaluation(value, grad, modes, evidence.n_iter, evidence.residual)
+        return Evaluation(value, grad, modes, evidence.n_iter, evidence.residual), evidence
+
+    def expectation(self, u: Array, carry: object = None) -> Expectation:
+        """E-step of EM-EP: what `evaluate` returns, and this model with q(f) held fixed (`hmcgp.evidence.expected`).
+
+        Raises
+        ------
+        InvalidInput
+            Unless the evidence is "ep" or "tap".
+        """
+        if not isinstance(self.evidence, EP | TAP):
+            raise InvalidInput(
+                f"EM-EP takes its expectations from 'ep' or 'tap', not from {type(self.evidence).__name__}: for labels "
+                "use model.with_evidence('ep'), or method='lbfgs', which fits every evidence but 'upper'."
+            )
+        evaluation, evidence = self._evaluate(u, carry)
+        if evidence is None:
+            return Expectation(evaluation, None)
+        surrogate, theta = copy.copy(self), self._prior.constrain(u)
+        with np.errstate(all="ignore"):
+            K, likelihood = self.bound_kernel(theta)(self.X), self.bound_likelihood(theta)
+            try:
+                surrogate.evidence = ExpectedLogDensity.given(K, self.y, likelihood, evidence)
+            except NotPositiveDefinite:
+                return Expectation(*self._failed(u, carry, NOT_POSITIVE_DEFINITE))
+        return Expectation(evaluation, surrogate)
 
     def logdensity_and_grad(self, u: Array) -> tuple[float, Array]:
         """Log posterior density of u and its gradient: finite, or -inf with a zero gradient."""
@@ -317,8 +346,8 @@ class Model:
         return evaluation.logdensity, evaluation.grad
 
     @staticmethod
-    def _failed(u: Array, carry: object, failure: int) -> Evaluation:
-        return Evaluation(-np.inf, np.zeros_like(u), carry, 0, np.inf, failure)
+    def _failed(u: Array, carry: object, failure: int) -> tuple[Evaluation, None]:
+        return Evaluation(-np.inf, np.zeros_like(u), carry, 0, np.inf, failure), None
 
 
 def _values(parameters: list[tuple[Parameter, slice | None]], theta: Array) -> list[Array | float]:

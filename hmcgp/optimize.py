@@ -1,12 +1,22 @@
-"""The maximum of the posterior density (MAP), from several starts.
+"""The maximum of the posterior density (MAP), from several starts, by L-BFGS or by EM-EP.
 
 The density is that of the unconstrained parameters u, Jacobian included: the one that the samplers see.  Its
 maximum is not the maximum of the density of the natural parameters; for log-normal priors it is the one that treats
 log θ as the parameter, as Barber & Williams (1997) do.
+
+EM-EP (Kim & Ghahramani 2006) climbs the same density.  Its E-step evaluates it by EP at the hyperparameters u₀; its
+M-step climbs a surrogate that the target builds there, with the posterior of the latent values held fixed:
+
+    F(u | u₀) = E[log p(latent values, y | u)] + log p(u) + const.,      touching log p(u | y) at u₀ in value and slope
+
+A few L-BFGS iterations raise F and never lower it (a generalised M-step); u₀ moves to where they end.  Fixed points are
+the stationary points of the density.  Were the posterior exact, every step would raise the density too; EP is no bound,
+so here that is the rule, not a law.  Convergence is linear.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -21,9 +31,11 @@ from hmcgp.errors import HmcgpError, InvalidInput
 from hmcgp.samplers.chain import find_start
 from hmcgp.samplers.integrators import State, init
 from hmcgp.samplers.trace import Info, Trace
-from hmcgp.target import Target
+from hmcgp.target import ExpectationTarget, Target
 
 GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum
+M_STEP_ITERATIONS = 2  # of L-BFGS: more of them polish a maximum that the next E-step moves
+_HALVINGS = 10  # of a step that leads to where the E-step fails
 
 
 class MapResult(NamedTuple):
@@ -33,7 +45,7 @@ class MapResult(NamedTuple):
     parameters: Array  # (n_dim,), natural
     logdensity: float  # of u
     names: list[str]
-    evaluations: int  # over all restarts
+    evaluations: int  # over all restarts; for EM-EP, of the density and of its surrogates together
     converged: bool  # whether the gradient vanishes at the best optimum
     restarts: Array  # (n_restarts,), log density reached from each start
     carry: object  # warm start for evaluations near the optimum
@@ -71,18 +83,23 @@ class _Objective:
 def find_map(
     target: Target,
     *,
+    method: str = "lbfgs",
     n_restarts: int = 5,
     random_state: RandomStateLike = None,
     n_jobs: int | None = None,
     start: Array | None = None,
-    maxiter: int = 200,
+    maxiter: int | None = None,
 ) -> MapResult:
-    """Find the maximum of the density of the unconstrained parameters by L-BFGS, from several starts.
+    """Find the maximum of the density of the unconstrained parameters, from several starts.
 
     Parameters
     ----------
     target : Target
         The log density, with its gradient.
+    method : {"lbfgs", "em-ep"}, default="lbfgs"
+        "em-ep" is the algorithm of Kim & Ghahramani (2006), for a `Model` with evidence "ep" or "tap": it ends at the
+        same optima as "lbfgs", after five to twenty-five times as many evaluations.  Its authors' model has the step of
+        `LabelNoise` and a `White` term in the kernel; a step without `White` leaves it with singular matrices.
     n_restarts : int
         Number of starts, drawn by `target.initial`, each from its own stream.
     random_state : None, int, SeedSequence, Generator or RandomState
@@ -91,22 +108,36 @@ def find_map(
         Workers, as in `hmcgp.samplers.sample`.
     start : ndarray of shape (n_dim,), optional
         Unconstrained point that takes the place of the first start.
-    maxiter : int
-        Most L-BFGS iterations per start.
+    maxiter : int, optional
+        Most iterations per start; default: 200 of L-BFGS, or 2000 pairs of E- and M-steps.
 
     Returns
     -------
     MapResult
         The best over all starts.
+
+    Raises
+    ------
+    InvalidInput
+        For "em-ep" with another target or evidence, or where it cannot start.
     """
+    if not (isinstance(method, str) and method in _METHODS):
+        raise InvalidInput(f"'method' must be one of {sorted(_METHODS)}; got {method!r}.")
+    if method == "em-ep" and not isinstance(target, ExpectationTarget):
+        raise InvalidInput(
+            f"EM-EP needs a target that takes expectations, a Model with evidence 'ep' or 'tap'; got a "
+            f"{type(target).__name__}. Use method='lbfgs'."
+        )
     check_count("n_restarts", n_restarts, 1)
+    climb, usual = _METHODS[method]
+    maxiter = usual if maxiter is None else maxiter
     check_count("maxiter", maxiter, 1)
     if start is not None and np.shape(start) != (target.n_dim,):
         raise InvalidInput(f"'start' must have shape ({target.n_dim},); got {np.shape(start)}.")
     starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
     stop = StopFlag()
     rngs = spawn_generators(random_state, n_restarts)
-    calls = [(_climb, (target, rng, u, maxiter, stop)) for rng, u in zip(rngs, starts, strict=True)]
+    calls = [(climb, (target, rng, u, maxiter, stop)) for rng, u in zip(rngs, starts, strict=True)]
     try:
         optima: list[_Optimum] = run_tasks(calls, resolve_n_jobs(n_jobs, n_restarts))
     finally:
@@ -115,17 +146,69 @@ def find_map(
 
 
 def _climb(target: Target, rng: np.random.Generator, start: Array | None, maxiter: int, stop: StopFlag) -> _Optimum:
-    first = find_start(target, rng, start)
-    objective = _Objective(target, first, stop)
+    objective = _Objective(target, find_start(target, rng, start), stop)
+    _descend(objective, maxiter)
+    return _Optimum(objective.best, objective.evaluations)
+
+
+def _descend(objective: _Objective, maxiter: int) -> None:
     # stops on the gradient; ftol only ends what rounding keeps from getting there
     minimize(
         objective,
-        first.position,
+        objective.best.position,
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": maxiter, "maxfun": 20 * maxiter, "gtol": 0.1 * GRADIENT_TOLERANCE, "ftol": 1e-15},
     )
-    return _Optimum(objective.best, objective.evaluations)
+
+
+def _climb_by_em(
+    target: ExpectationTarget, rng: np.random.Generator, start: Array | None, maxiter: int, stop: StopFlag
+) -> _Optimum:
+    first = find_start(target, rng, start)
+    state, surrogate = _e_step(target, first.position, first.carry)
+    evaluations = 2
+    if surrogate is None:
+        raise InvalidInput(
+            f"EM-EP cannot start at u = {first.position}: the covariance of the latent values is singular to working "
+            "precision. Add a White term to the kernel, or use link='probit' or method='lbfgs'."
+        )
+    for _ in range(maxiter):
+        if np.max(np.abs(state.grad)) <= 0.1 * GRADIENT_TOLERANCE:
+            break
+        m_step = _Objective(surrogate, state, stop)
+        _descend(m_step, M_STEP_ITERATIONS)
+        surrogate = None
+        for position in _candidates(m_step, state):
+            moved, surrogate = _e_step(target, position, state.carry)
+            evaluations += 1
+            if surrogate is not None:
+                break
+        evaluations += m_step.evaluations - 1  # the first is the E-step's
+        if surrogate is None:
+            break
+        state = moved
+    return _Optimum(state, evaluations)
+
+
+def _e_step(target: ExpectationTarget, position: Array, carry: object) -> tuple[State, Target | None]:
+    evaluation, surrogate = target.expectation(position, carry)
+    return State(position, evaluation.logdensity, evaluation.grad, evaluation.carry), surrogate
+
+
+def _candidates(m_step: _Objective, state: State) -> Iterator[Array]:
+    """Where the next E-step may be: at the end of the M-step, or on the way there at points where F has not fallen."""
+    if m_step.best is state:
+        return  # rounding hides the slope that is left
+    end = m_step.best.position
+    yield end
+    for k in range(1, _HALVINGS):
+        position = state.position + 0.5**k * (end - state.position)
+        if -m_step(position)[0] >= state.logdensity:
+            yield position
+
+
+_METHODS: dict[str, tuple[Callable[..., _Optimum], int]] = {"lbfgs": (_climb, 200), "em-ep": (_climb_by_em, 2000)}
 
 
 def _best(target: Target, optima: list[_Optimum]) -> MapResult:

@@ -7,7 +7,7 @@ to evaluate faster next time (for a Gaussian-process classifier, the last latent
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -52,4 +52,20 @@ class Target(Protocol):
 
     def initial(self, rng: np.random.Generator) -> Array:
         """An over-dispersed starting point, of shape (n_dim,)."""
+        ...
+
+
+class Expectation(NamedTuple):
+    """An E-step: what is known at u, and what the M-step maximises."""
+
+    evaluation: Evaluation
+    surrogate: Target | None  # its log density touches that of the target at u, in value and gradient; None: failed
+
+
+@runtime_checkable
+class ExpectationTarget(Target, Protocol):
+    """A target that offers the E-step of an EM algorithm."""
+
+    def expectation(self, u: Array, carry: object = None) -> Expectation:
+        """Evaluate as `evaluate` does, and build the surrogate there."""
         ...

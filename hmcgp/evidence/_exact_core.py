@@ -21,7 +21,7 @@ _LOST = 1e3 * 2.2e-16  # pivots this far below the diagonal of C are made of rou
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _factor(K: Array, noise: float, L: Array) -> bool:
+def factor(K: Array, noise: float, L: Array) -> bool:
     """Lower Cholesky factor of C = K + noise I; False where C is not positive definite to working precision.
 
     L_ii² is the variance of y_i given y_1 … y_(i-1), at least `noise` in exact arithmetic.  Rounding in C changes it by
@@ -74,7 +74,7 @@ def solve(K: Array, y: Array, noise: float, gradient: bool) -> tuple[bool, float
     n = y.shape[0]
     L = np.empty_like(K)
     alpha = y.copy()
-    if not _factor(K, noise, L):
+    if not factor(K, noise, L):
         return False, -np.inf, alpha, 0.0, L
     cholesky_solve_inplace(L, alpha)
     fit = 0.0
