@@ -24,7 +24,7 @@ from hmcgp import datasets
 
 GAP, NO_GAP, EDGE = (1.0, 1.5), (np.sqrt(2.0), np.sqrt(2.0)), 2.0  # radii of disc and ring, and where the ring ends
 N_RELEVANT, N_INPUTS = 3, 6
-TABLES = {"new thyroid": "Abnormal", "ionosphere": "good", "crabs": "M", "Pima.tr": "Yes", "heart": "1"}  # class +1
+TABLES = {"new thyroid": "Abnormal", "crabs": "M", "Pima.tr": "Yes", "heart": "1", "ionosphere": "good"}  # class +1
 
 
 class Circle(NamedTuple):

