@@ -6,8 +6,9 @@ Their model: p(y | f) = ε + (1 - 2ε) H(y f), a step behind which a label is wr
 
 whose latent noise v2 makes the step soft.  Only ratios of the variances matter behind a step: here v0 = 1.  EP
 integrates f; EM-EP finds ε, v1, v2 and ℓ at the maximum of the evidence.  Ours is the maximum of the posterior density
-of log ℓ, log v1, log v2, all N(0, 3²), and logit 2ε, ε ~ Beta(½, ½) on (0, ½): as good as flat.  L-BFGS finds it; EM-EP
-ends at the same place after fifty times the evaluations, which the script shows on some of the data.
+of log ℓ, log v1, log v2, all N(0, 3²), and logit 2ε, ε ~ Beta(½, ½) on (0, ½): nearly flat, but enough to keep the
+length scale of an irrelevant input finite.  L-BFGS finds it; EM-EP ends at the same place after 20 to 100 times as many
+evaluations, as the script shows on some of the data.
 
     s-soft   one length scale, ε learned        m-soft   one length scale per input, ε learned
     s-hard   one length scale, ε = 0
