@@ -8,7 +8,8 @@ the moments of f and f² under the Gaussians (h, t) and under q, and its second 
 with C the covariances of f and f² under these Gaussians, q and the tilted distributions: Cs and Cr couple nothing but
 the two parameters of one row.  H need not be positive definite; the steps are those of Hθ = Cs - (1 - θ)P, where θ
 grows when Φ does not fall.  Instead of θ = 1, (h, t) moves to the marginals of q, which can only lower Φ: the double
-loop as published.  The moments of q move by Pδ, and the sites by δ - Cr⁻¹Pδ, if (h, t) moves by δ.
+loop as published; or part of the way, where cavities would become improper.  The moments of q move by Pδ, and the sites
+by δ - Cr⁻¹Pδ, if (h, t) moves by δ.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ __all__ = ["solve"]
 
 _GOAL = 1e-3  # decrement of J at first
 _LEAST = 0.05  # least θ of a step that is to be safer
+_ROOM = 0.1  # a move to the marginals of q leaves so much of the cavity precisions
+_STALLED = 10.0  # times the rounding expected is taken for rounding where Newton's method stalls
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -116,12 +119,18 @@ def _outer_step(s: Array, S: Array, a: Array, c: Array, g: Array, theta: float, 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _advance(s: Array, S: Array, a: Array, c: Array, g: Array, theta: float, H: Array) -> float:
-    """Move s and the sites by the first θ that leads to a positive definite Hθ; returns it."""
+    """Move s, and the sites with it, by the first θ from here on with a positive definite Hθ; returns that."""
     while theta < 1.0 and not _outer_step(s, S, a, c, g, theta, H):
         theta = max(4.0 * theta, _LEAST)
     if theta >= 1.0:
+        part = 1.0
         for i in range(S.shape[0]):
-            s[0, i], s[1, i] = a[MEAN, i] / S[i, i], 1.0 / S[i, i]
+            cavity, move = s[1, i] - a[W, i], 1.0 / S[i, i] - s[1, i]
+            if cavity + move < _ROOM * cavity:
+                part = min(part, (_ROOM - 1.0) * cavity / move)
+        for i in range(S.shape[0]):
+            s[0, i] += part * (a[MEAN, i] / S[i, i] - s[0, i])
+            s[1, i] += part * (1.0 / S[i, i] - s[1, i])
     return min(theta, 1.0)
 
 
@@ -157,8 +166,10 @@ def _iterate(
         n_factor += used
         value = _outer_value(s, inner)
         if value < np.inf and (theta == 1.0 or value <= lowest + 1e-10 * max(abs(value), 1.0)):
+            before = residual
             residual, rounding, good = evaluate(K, y, kind, flip, S, a, True)
-            if good and residual <= max(tol, rounding):
+            noise = rounding if residual < 0.5 * before else _STALLED * rounding
+            if good and residual <= max(tol, noise):
                 _, log_det = covariance(K, a[W], order, work, S)  # minimise() has overwritten `work`
                 return (CONVERGED if rounding <= ROUNDED_AWAY else NOT_CONVERGED), n_factor + 1, residual, log_det
             lowest = value

@@ -56,7 +56,7 @@ def _iterate_naive(
         symmetric_times(K, a[X], a[MEAN])
         if not moments(kind, flip, y, a, a[TAU]):
             break
-        rounding = _EPS * math.sqrt(n * scale) * np.abs(a[X]).sum()  # norm of n errors of Kx/√v
+        rounding = 4.0 * _EPS * math.sqrt(n * scale) * np.abs(a[X]).sum()  # norm of n errors of (Kx - Λx)/√v
         residual = mean_residual(a)
         solved = residual <= max(tol, rounding)
         if not solved:
