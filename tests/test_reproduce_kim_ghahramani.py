@@ -10,6 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import kim_ghahramani_data as data
 import reproduce_kim_ghahramani as paper
+from kim_ghahramani_model import build
 
 from hmcgp.errors import NotConverged
 
@@ -72,7 +73,7 @@ def test_summary_of_folds():
 
 def test_draws_without_a_solution_are_left_out_and_counted(monkeypatch):
     split, _ = data.circle(0)
-    model, start = paper.build(split.X, split.y, "s-soft")
+    model, start = build(split.X, split.y, "s-soft")
     good = model.constrain(start)
     p, n_lost = paper.average(model, np.array([good, good]), split.X_test[:5])
     assert n_lost == 0
