@@ -1,9 +1,9 @@
 """Kim & Ghahramani (2006), "Bayesian Gaussian Process Classification with the EM-EP Algorithm": theirs and ours.
 
 Their model and its variants s-soft, m-soft and s-hard are in `kim_ghahramani_model.py`, the data in
-`kim_ghahramani_data.py`.  How exactly theirs were made, and their Table 2, could not be looked up: on synthetic data only
-relations between figures can be compared, and no figure of Table 2 is printed or tested.  SVC: radial kernel, C and γ
-by 5-fold cross-validation inside every training set.  HMC, which the paper lacks: m-soft averaged over its
+`kim_ghahramani_data.py`.  How exactly theirs were made, and their Table 2, could not be looked up: on synthetic data
+only relations between figures can be compared, and no figure of Table 2 is printed or tested.  SVC: radial kernel, C
+and γ by 5-fold cross-validation inside every training set.  HMC, which the paper lacks: m-soft averaged over its
 hyperparameters.
 """
 
