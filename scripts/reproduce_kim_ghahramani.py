@@ -27,7 +27,6 @@ from sklearn.svm import SVC
 from hmcgp import Model, diagnostics, label_noise, predict, sample
 from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp.datasets._user_files import HEART_VARIABLE
-from hmcgp.errors import NotConverged
 from hmcgp.samplers import HMC
 
 COLUMNS = [*VARIANTS, "SVC", "LDA", "HMC"]
@@ -80,12 +79,11 @@ class Rate(NamedTuple):
     error: float  # share of the test rows
     log_loss: float = np.nan
     r_hat: float = np.nan  # the largest
-    n_lost: int = 0  # draws left out of the average
 
 
-def rate(split: Split, probabilities: Any, r_hat: float = np.nan, n_lost: int = 0) -> Rate:
+def rate(split: Split, probabilities: Any, r_hat: float = np.nan) -> Rate:
     found = score(split, probabilities)
-    return Rate(found.errors / len(split.y_test), found.log_loss, r_hat, n_lost)
+    return Rate(found.errors / len(split.y_test), found.log_loss, r_hat)
 
 
 def optima(split: Split, seed: int = 0) -> dict[str, Rate]:
@@ -112,28 +110,8 @@ def averaged(split: Split, draws: int = 100, tune: int = 100, chains: int = 2, s
         mode.model, HMC(), draws=draws, tune=tune, chains=chains, random_state=seed, start=mode.position,
         progressbar=False,
     )  # fmt: skip
-    p, n_lost = average(mode.model, predict.thin(trace.flat, 200), split.X_test)
-    return {"HMC": rate(split, p, float(diagnostics.summary(trace)["r_hat"].max()), n_lost)}
-
-
-def average(model: Model, draws: Any, X: Any) -> tuple[Any, int]:
-    """Averaged probabilities, and how many draws they lack.
-
-    Behind a step EP may find a solution along a trajectory, from that of the point before, and none from the prior.
-    """
-    try:
-        return predict.probabilities(model, draws, X), 0
-    except NotConverged:
-        kept = np.array([theta for theta in draws if has_solution(model, theta)])
-        return predict.probabilities(model, kept, X), len(draws) - len(kept)
-
-
-def has_solution(model: Model, theta: Any) -> bool:
-    try:
-        model.posterior(theta)
-    except NotConverged:
-        return False
-    return True
+    p = predict.probabilities(mode.model, predict.thin(trace.flat, 200), split.X_test)
+    return {"HMC": rate(split, p, float(diagnostics.summary(trace)["r_hat"].max()))}
 
 
 class Column(NamedTuple):
@@ -143,7 +121,6 @@ class Column(NamedTuple):
     error_se: float
     log_loss: float
     r_hat: float  # the largest
-    n_lost: int  # draws, of all folds
 
 
 def standard_error(values: Any) -> float:
@@ -155,8 +132,8 @@ def columns(rows: list[dict[str, Rate]]) -> dict[str, Column]:
     """Summarise the folds of a table."""
     found = {}
     for name in rows[0]:
-        error, loss, r_hat, lost = np.array([row[name] for row in rows]).T
-        found[name] = Column(error.mean(), standard_error(error), loss.mean(), r_hat.max(), int(lost.sum()))
+        error, loss, r_hat = np.array([row[name] for row in rows]).T
+        found[name] = Column(error.mean(), standard_error(error), loss.mean(), r_hat.max())
     return found
 
 
@@ -236,7 +213,7 @@ def report_tables(options: argparse.Namespace) -> None:
         error = [f"{100 * c.error:.1f} ± {100 * c.error_se:.1f}" for c in row.values()]
         loss = ["" if np.isnan(c.log_loss) else f"{c.log_loss:.4f}" for c in row.values()]
         print(f"{name:<14}" + "".join(f"{cell:>14}" for cell in error))
-        note = f"   R-hat ≤ {row['HMC'].r_hat:.2f}, {row['HMC'].n_lost} draws lost" if "HMC" in row else ""
+        note = f"   R-hat ≤ {row['HMC'].r_hat:.2f}" if "HMC" in row else ""
         print(
             f"{'':14}" + "".join(f"{x:>14}" for x in loss) + f"{note}   {time.perf_counter() - begin:.0f} s", flush=True
         )
