@@ -24,7 +24,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 
-from hmcgp import Model, diagnostics, label_noise, predict, sample
+from hmcgp import diagnostics, label_noise, predict, sample
 from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp.datasets._user_files import HEART_VARIABLE
 from hmcgp.samplers import HMC

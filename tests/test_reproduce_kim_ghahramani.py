@@ -10,7 +10,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import kim_ghahramani_data as data
 import reproduce_kim_ghahramani as paper
-from kim_ghahramani_model import build
 
 
 def labels_of(X):
