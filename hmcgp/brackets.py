@@ -15,7 +15,7 @@ import numpy as np
 
 from hmcgp._typing import Array
 from hmcgp.model import Model
-from hmcgp.predict import per_group
+from hmcgp.predict import each_posterior, per_group
 
 
 class EvidenceBounds(NamedTuple):
@@ -53,9 +53,8 @@ def evidence_bounds(model: Model, draws: Array, *, n_jobs: int | None = None) ->
 
 
 def _log_z(model: Model, draws: Array) -> Array:
-    """Log evidence of each draw, warm from the one before."""
-    out, start = np.empty(len(draws)), None
-    for s, theta in enumerate(draws):
-        _, evidence = model.posterior(theta, start)
-        out[s], start = evidence.log_z, evidence.posterior.start
+    """Log evidence of each draw."""
+    out = np.empty(len(draws))
+    for s, _, evidence in each_posterior(model, draws):
+        out[s] = evidence.log_z
     return out

@@ -24,7 +24,7 @@ from hmcgp import _arviz
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.model import Model
-from hmcgp.predict import per_group
+from hmcgp.predict import each_posterior, per_group
 
 K_LIMIT = 0.7
 
@@ -127,11 +127,9 @@ def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[
 
 
 def _cavities(model: Model, draws: Array) -> Array:
-    """Cavity means and variances of each draw, warm from the one before, of shape (2, S, n)."""
-    out, start = np.empty((2, len(draws), len(model.y))), None
-    for s, theta in enumerate(draws):
-        _, evidence = model.posterior(theta, start)
-        start = evidence.posterior.start
+    """Cavity means and variances of each draw, of shape (2, S, n)."""
+    out = np.empty((2, len(draws), len(model.y)))
+    for s, _, evidence in each_posterior(model, draws):
         if not hasattr(evidence.posterior, "cavity"):
             raise InvalidInput(
                 f"{type(model.evidence).__name__} cannot take one row out of its posterior. Fit with another evidence, "

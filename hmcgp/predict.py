@@ -16,13 +16,14 @@ import numpy as np
 
 from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp._typing import Array
-from hmcgp.errors import InvalidInput
-from hmcgp.evidence import Posterior
+from hmcgp.errors import InvalidInput, NotConverged
+from hmcgp.evidence import Evidence, Posterior
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model import Model
 
 _GROUP = 25  # draws that share a warm start
+_STEPS = 20  # on the way to a draw that cannot be solved at once
 BLOCK_BYTES = 32 * 2**20
 
 
@@ -113,6 +114,36 @@ def per_group(
     return run_tasks(calls, resolve_n_jobs(n_jobs, len(groups)))
 
 
+def each_posterior(model: Model, draws: Array) -> Iterator[tuple[int, Kernel, Evidence]]:
+    """Yield s, the kernel and the latent posterior of every draw, each solved warm from the one before.
+
+    A draw at which the solver gives out comes last, approached in steps from one that it solved: that is how the
+    sampler, which evaluated it, came there.
+    """
+    solved: tuple[Array, Array] | None = None  # a draw, and where to start from there
+    failed = []
+    for s, theta in enumerate(draws):
+        try:
+            kernel, evidence = model.posterior(theta, None if solved is None else solved[1])
+        except NotConverged:
+            failed.append(s)
+            continue
+        solved = theta, evidence.posterior.start
+        yield s, kernel, evidence
+    for s in failed:
+        yield s, *_approached(model, draws[s], solved)
+
+
+def _approached(model: Model, theta: Array, solved: tuple[Array, Array] | None) -> tuple[Kernel, Evidence]:
+    if solved is None:
+        return model.posterior(theta)  # no draw was solved: say why
+    u, start = model.unconstrain(solved[0]), solved[1]
+    step = (model.unconstrain(theta) - u) / _STEPS
+    for i in range(1, _STEPS):
+        start = model.posterior(model.constrain(u + i * step), start)[1].posterior.start
+    return model.posterior(theta, start)
+
+
 def _moments(model: Model, draws: Array, X: Array) -> Array:
     out = np.empty((2, len(draws), len(X)))
     for s, columns, mean, variance in _each_draw(model, draws, X):
@@ -149,10 +180,7 @@ def _both(likelihood: Likelihood, mean: Array, variance: Array) -> tuple[Array, 
 
 def _each_draw(model: Model, draws: Array, X: Array) -> Iterator[tuple[int, slice, Array, Array]]:
     """Yield s, columns, mean, variance for every draw and every block of new inputs."""
-    start = None
-    for s, theta in enumerate(draws):
-        kernel, evidence = model.posterior(theta, start)
-        start = evidence.posterior.start
+    for s, kernel, evidence in each_posterior(model, draws):
         for columns in _blocks(len(model.X), len(X)):
             yield s, columns, *_predict(kernel, evidence.posterior, model.X, X[columns])
 

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from picture_kernels import prior_samples
 
-from hmcgp import GPClassifier, datasets, plots
+from hmcgp import GPClassifier, compare_evidence, datasets, plots
 
 
 def main() -> None:
@@ -40,6 +40,15 @@ def main() -> None:
     crabs_X, crabs_y = datasets.load_crabs(return_X_y=True)
     crabs = GPClassifier(random_state=1).fit(crabs_X[["RW", "CL"]], crabs_y)
     save(figure_of(plots.trace(crabs)), folder / "trace.png")
+
+    rows = np.random.default_rng(0).permutation(len(crabs_y))[:80]
+    gp = GPClassifier(draws=500, random_state=1)
+    print(compared := compare_evidence(gp, crabs_X.iloc[rows], crabs_y.iloc[rows], ["laplace", "ep", "lower"]))
+    figure = plt.figure(figsize=(13.0, 6.0), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=[1.0, 1.1])
+    plots.compare_evidence(compared, axes=left.subplots(2, 2))
+    plots.loo(compared.estimators["ep"], axes=right.subplots(2, 1, sharex=True, height_ratios=[3, 2]))
+    save(figure, folder / "providers.png")
 
 
 def figure_of(axes: Any) -> Any:

@@ -1,6 +1,6 @@
 """Robustness, measured: evidence and gradient at thousands of hyperparameters drawn from the prior and a wider one.
 
-    python scripts/stress.py                                        everything: many hours on one core
+    python scripts/stress.py                                        everything: about an hour on one core
     python scripts/stress.py --n 100 --data crabs pima --pairs ep-probit ep-logistic
     python scripts/stress.py --replay sonar/wide/ep-probit/17       one evaluation again, in full
 

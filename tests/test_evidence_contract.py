@@ -155,7 +155,7 @@ def test_an_absurd_start_is_survived(provider, likelihood, start):
 def test_a_budget_of_one_iteration_is_not_enough(provider, likelihood):
     _, y, K = classification_problem(20, 2)
     K = soft(K, likelihood)
-    with pytest.raises(NotConverged, match=r"(decrement|residual) .* after [12] factorisation"):
+    with pytest.raises(NotConverged, match=r"(decrement|residual) .* after [1-5] factorisation"):
         type(provider)(max_iter=1)(K, y, likelihood)
 
 

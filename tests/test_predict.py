@@ -5,8 +5,11 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process import kernels as sk
 
 from hmcgp import predict
+from hmcgp.errors import NotConverged
+from hmcgp.evidence import Laplace
 from hmcgp.kernels import SquaredExponential, White
 from hmcgp.likelihoods import Logistic
+from hmcgp.loo import cavities
 from hmcgp.model import Model
 
 X, Y, _ = classification_problem(60, 2, seed=3)
@@ -79,3 +82,28 @@ def test_thinning_is_even_and_keeps_both_ends():
     np.testing.assert_array_equal(predict.thin(draws, 4)[:, 0], [0.0, 33.0, 66.0, 99.0])
     assert predict.thin(draws, None) is draws
     assert predict.thin(draws, 100) is draws
+
+
+class Fussy(Laplace):
+    """Laplace, but only from a start that lies near the solution where the variance is large."""
+
+    def __call__(self, K, y, likelihood, start=None, *, gradient=True):
+        evidence = super().__call__(K, y, likelihood, start, gradient=gradient)
+        if K[0, 0] > 50.0 and (start is None or np.abs(start - evidence.posterior.f).max() > 2.5):
+            raise NotConverged("started too far away")
+        return evidence
+
+
+def test_a_draw_that_cannot_be_solved_at_once_is_approached_from_another():
+    X, y, _ = classification_problem(30, 2)
+    draws = np.array([[90.0, 1.0], [2.0, 1.0], [3.0, 1.5], [400.0, 0.8]])
+    model = Model(X, y, kernel=SquaredExponential())
+    fussy = model.with_evidence(Fussy())
+    with pytest.raises(NotConverged):
+        fussy.posterior(draws[3])
+    np.testing.assert_allclose(
+        predict.probabilities_per_draw(fussy, draws, X), predict.probabilities_per_draw(model, draws, X), atol=1e-9
+    )
+    np.testing.assert_allclose(cavities(fussy, draws), cavities(model, draws), atol=1e-8)
+    with pytest.raises(NotConverged, match="started too far away"):
+        predict.probabilities(fussy, draws[:1], X)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hmcgp._likelihood_core import LOGISTIC, PROBIT, STEP
-from hmcgp.evidence._tilted_core import flip_slope, tilted
+from hmcgp.evidence._tilted_core import cumulants, flip_slope, tilted
 
 
 def exact_logistic(mu, v):
@@ -89,3 +89,21 @@ def test_slope_in_the_flip_rate(kind):
         h = 1e-6
         up, down = (tilted(kind, 0.1 + d, 1.0, mu, 0.7)[0] for d in (h, -h))
         np.testing.assert_allclose(flip_slope(kind, 0.1, 1.0, mu, 0.7), (up - down) / (2.0 * h), rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", [PROBIT, STEP])
+@pytest.mark.parametrize("flip", [1e-8, 0.05, 0.4])
+@pytest.mark.parametrize("z", [-9.0, -3.0, -0.2, 1.0, 6.0])
+def test_cumulants_are_the_derivatives_of_the_log_moment(kind, flip, z):
+    """κ_k = v^k dᵏ log Ẑ/dμᵏ, and v besides where k = 2."""
+    v, y = 0.7, -1.0
+    spread = v + 1.0 if kind == PROBIT else v
+    mu = y * z * np.sqrt(spread)
+    with mpmath.workdps(60):
+
+        def log_z(m):
+            return mpmath.log(flip + (1 - 2 * mpmath.mpf(flip)) * mpmath.ncdf(y * m / mpmath.sqrt(spread)))
+
+        expected = [float(v**k * mpmath.diff(log_z, mu, k)) for k in range(5)]
+    expected[2] += v
+    np.testing.assert_allclose(cumulants(kind, flip, y, mu, v), expected, rtol=2e-9)

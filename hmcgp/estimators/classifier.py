@@ -37,9 +37,9 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         the variance only.  Default: `SquaredExponential(ard=True)`, one length scale per input, under default priors.
     likelihood : {"logistic", "probit", "label_noise"} or Likelihood, default="logistic"
     evidence : {"laplace", "ep", "tap", "naive", "lower"} or EvidenceProvider, default="laplace"
-        How the latent function is integrated out.  "ep" is the most accurate, at two to five times the cost of
-        "laplace"; label noise needs "ep", "tap" or "naive"; "lower" is, for the logistic likelihood, the lower bound of
-        Jaakkola & Jordan.
+        How the latent function is integrated out.  "ep" is the most accurate, at about three times the cost of
+        "laplace" behind a probit, four to eight times behind a logistic; label noise needs "ep", "tap" or "naive";
+        "lower" is, for the logistic likelihood, the lower bound of Jaakkola & Jordan.
     sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc",
         which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.

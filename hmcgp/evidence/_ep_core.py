@@ -19,11 +19,12 @@ from hmcgp.evidence._ep_parallel_core import iterate
 from hmcgp.evidence._ep_sequential_core import iterate_sequentially
 from hmcgp.evidence._ep_state_core import LOG_Z, MU, ROWS, TAU, W, X, cold_start, warm_start
 from hmcgp.evidence._sites_core import gradient_inplace, response
-from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
-from hmcgp.evidence._tap_core import iterate_tap
+from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED
 from hmcgp.evidence._tilted_core import flip_slope
 
-__all__ = ["log_evidence", "solve"]
+__all__ = ["finish", "log_evidence", "solve"]
+
+_PATIENCE = 60  # sweeps after which label noise is left to `hmcgp.evidence._ep_double_core`
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -45,14 +46,23 @@ def flip_derivative(kind: int, flip: float, y: Array, a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def finish(
+    y: Array, kind: int, flip: float, log_det: float, gradient: bool, work: Array, S: Array, a: Array, order: Array
+) -> tuple[float, float]:
+    """Log evidence and its derivative in the flip rate at the solution `a`; S becomes G or R (see `solve`)."""
+    log_z, dflip = log_evidence(a, log_det), flip_derivative(kind, flip, y, a)
+    response(a[W], order, work, S)
+    if gradient:
+        gradient_inplace(a[X], S)
+    return log_z, dflip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def solve(
     K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, sequential: bool,
     gradient: bool,
 ) -> tuple[int, int, float, float, float, Array, Array]:  # fmt: skip
-    """Solve for the sites, from `start` if warm; where that leads nowhere, once more from the prior.
-
-    Where labels are flipped, the likelihood is not log-concave, and that may lead nowhere too: then, last, means and
-    variances in turn, each means to the end (`hmcgp.evidence._tap_core`).
+    """Solve for the sites by sweeps, from `start` if warm; where that leads nowhere, once more from the prior.
 
     Returns
     -------
@@ -69,27 +79,21 @@ def solve(
     a, order = np.zeros((ROWS, n)), np.empty(n, dtype=np.int64)
     work, S = np.empty_like(K), np.empty_like(K)
     status, n_factor, residual, log_det = NOT_CONVERGED, 0, np.inf, np.inf
-    for attempt in range(0 if warm else 1, 3):
+    for attempt in range(0 if warm else 1, 2):
         if attempt == 0:
             if not warm_start(start, flip == 0.0, a):
                 continue
         else:
             cold_start(K, y, kind, flip, a)
-        if attempt == 2:
-            status, used, residual, log_det = iterate_tap(K, y, kind, flip, tol, max_iter, work, S, a, order)
-        elif sequential:
+        budget = max_iter if flip == 0.0 else min(max_iter, _PATIENCE)
+        if sequential:
             status, used, residual, log_det = iterate_sequentially(
-                K, y, kind, flip, attempt == 0, tol, max_iter, work, S, a, order
+                K, y, kind, flip, attempt == 0, tol, budget, work, S, a, order
             )
         else:
-            status, used, residual, log_det = iterate(K, y, kind, flip, attempt == 0, tol, max_iter, work, S, a, order)
+            status, used, residual, log_det = iterate(K, y, kind, flip, attempt == 0, tol, budget, work, S, a, order)
         n_factor += used
-        if status == CONVERGED or (attempt == 1 and (flip == 0.0 or status == NOT_POSITIVE_DEFINITE)):
-            break
-    if status != CONVERGED:
-        return status, n_factor, residual, -np.inf, 0.0, a, S
-    log_z, dflip = log_evidence(a, log_det), flip_derivative(kind, flip, y, a)
-    response(a[W], order, work, S)
-    if gradient:
-        gradient_inplace(a[X], S)
-    return status, n_factor, residual, log_z, dflip, a, S
+        if status == CONVERGED:
+            log_z, dflip = finish(y, kind, flip, log_det, gradient, work, S, a, order)
+            return status, n_factor, residual, log_z, dflip, a, S
+    return status, n_factor, residual, -np.inf, 0.0, a, S

@@ -53,7 +53,7 @@ _MEMORY = 6  # of Anderson's method
 _INNER = 40  # steps with one factor
 _SHRINK = 0.05  # the model of a cavity precision is not believed below this fraction
 _PROGRESS = 0.9  # a correction must lower the residual at least to this fraction
-_FAR = 3.0  # a warm start with a larger residual is not better than a cold one,
+FAR = 3.0  # a warm start with a larger residual is not better than a cold one,
 _WARM = 30  # nor is one that takes longer: three or four are usual
 
 
@@ -154,7 +154,7 @@ def iterate(
             residual, rounding, good = evaluate(K, y, kind, flip, S, a, from_sites)
             if good and residual <= max(tol, rounding):
                 return (CONVERGED if rounding <= ROUNDED_AWAY else NOT_CONVERGED), n_factor, residual, log_det
-        if n_factor == 1 and warm and not (good and residual < _FAR):
+        if n_factor == 1 and warm and not (good and residual < FAR):
             return NOT_CONVERGED, n_factor, residual, log_det
         if corrected and not (good and residual < _PROGRESS * accepted):
             plain_sweep(a, damping)  # the correction failed: from where it began
@@ -162,8 +162,10 @@ def iterate(
             plain_left, patience = patience - 1, 2 * patience
             continue
         if not proper:
-            if a[W].min() >= 0.0 or not damping > 1e-6:  # A = I + ρKρ is positive definite if K is
+            if a[W].min() >= 0.0:  # A = I + ρKρ is positive definite if K is
                 return NOT_POSITIVE_DEFINITE, n_factor, residual, log_det
+            if not damping > 1e-6:
+                return NOT_CONVERGED, n_factor, residual, log_det
             damping *= 0.5  # a plain sweep that went too far
             plain_sweep(a, damping)
             continue

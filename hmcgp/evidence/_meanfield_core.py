@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
-from hmcgp.evidence._ep_core import flip_derivative, log_evidence
+from hmcgp.evidence._ep_core import finish, flip_derivative
 from hmcgp.evidence._ep_parallel_core import ROUNDED_AWAY
 from hmcgp.evidence._ep_state_core import (
     ETA,
@@ -25,7 +25,7 @@ from hmcgp.evidence._ep_state_core import (
     moments,
     warm_start,
 )
-from hmcgp.evidence._sites_core import covariance, gradient_inplace, response
+from hmcgp.evidence._sites_core import covariance, response
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.evidence._tap_core import iterate_tap, mean_residual, solve_means
 from hmcgp.linalg import symmetric_times
@@ -56,7 +56,7 @@ def _iterate_naive(
         symmetric_times(K, a[X], a[MEAN])
         if not moments(kind, flip, y, a, a[TAU]):
             break
-        rounding = _EPS * math.sqrt(scale) * np.abs(a[X]).sum()
+        rounding = 4.0 * _EPS * math.sqrt(n * scale) * np.abs(a[X]).sum()  # norm of n errors of (Kx - Λx)/√v
         residual = mean_residual(a)
         solved = residual <= max(tol, rounding)
         if not solved:
@@ -133,14 +133,13 @@ def solve(
             break
     if status != CONVERGED:
         return status, n_factor, residual, -np.inf, 0.0, a, S
-    dflip = flip_derivative(kind, flip, y, a)
-    log_z = _naive_evidence(a) if naive else log_evidence(a, log_det)
-    if naive:
-        _respond(a, S)
-        if gradient:
-            _naive_gradient(K, a, S)
-            return status, n_factor, residual, log_z, dflip, a, S
-    response(a[W], order, work, S)
+    if not naive:
+        log_z, dflip = finish(y, kind, flip, log_det, gradient, work, S, a, order)
+        return status, n_factor, residual, log_z, dflip, a, S
+    log_z, dflip = _naive_evidence(a), flip_derivative(kind, flip, y, a)
+    _respond(a, S)
     if gradient:
-        gradient_inplace(a[X], S)
+        _naive_gradient(K, a, S)
+    else:
+        response(a[W], order, work, S)
     return status, n_factor, residual, log_z, dflip, a, S

@@ -37,6 +37,7 @@ from hmcgp.linalg import symmetric_times
 
 _HALVINGS = 12
 _CHORDS = 30  # steps with one factor
+_DIVERGED = 1e6  # times the best residual: it will not come back
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -103,6 +104,8 @@ def iterate_tap(
                 return (CONVERGED if rounding <= ROUNDED_AWAY else NOT_CONVERGED), n_factor, residual, log_det
         elif a[W].min() >= 0.0:
             return NOT_POSITIVE_DEFINITE, n_factor, residual, log_det
+        if good and residual > _DIVERGED * best:
+            break
         if not good:  # back half of the way
             damping = 0.5 * damping
             if damping < 1e-3:

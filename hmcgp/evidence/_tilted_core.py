@@ -62,6 +62,24 @@ def tilted(kind: int, flip: float, y: float, mu: float, v: float) -> tuple[float
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def cumulants(kind: int, flip: float, y: float, mu: float, v: float) -> tuple[float, float, float, float, float]:
+    """Return log Ẑ, the mean less μ, and cumulants 2 to 4 of the tilted distribution; behind a probit or a step only.
+
+    κ_k = v^k dᵏ log Ẑ/dμᵏ, to which the cavity adds v where k = 2.  With g₁ = r, g₂ … the derivatives of log Ẑ in z,
+    g₂ = -r(z + r), g₃ = -g₂(z + r) - r(1 + g₂), g₄ = -g₃(z + 2r) - 2g₂(1 + g₂).
+    """
+    log_z, a, U = tilted(kind, flip, y, mu, v)
+    spread = v + 1.0 if kind == PROBIT else v
+    root = math.sqrt(spread)
+    r, g2 = y * a * root, -U * spread
+    z_r = -g2 / r if r > 0.0 else y * mu / root  # z + r, which cancels in the tail
+    g3 = -g2 * z_r - r * (1.0 + g2)
+    g4 = -g3 * (z_r + r) - 2.0 * g2 * (1.0 + g2)
+    ratio = v / root
+    return log_z, v * a, v * (1.0 - U * v), y * ratio**3 * g3, ratio**4 * g4
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def flip_slope(kind: int, flip: float, y: float, mu: float, v: float) -> float:
     """∂ log Ẑ/∂ε = (1 - 2Φ(z))/Ẑ."""
     z = y * mu / math.sqrt(v + 1.0 if kind == PROBIT else v)

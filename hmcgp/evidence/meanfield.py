@@ -20,9 +20,9 @@ from typing import ClassVar
 
 from hmcgp._typing import Array
 from hmcgp.evidence import _meanfield_core as core
-from hmcgp.evidence._solver import check_settings
+from hmcgp.evidence._solver import NOT_CONVERGED, check_settings
 from hmcgp.evidence.base import Evidence
-from hmcgp.evidence.ep import site_evidence
+from hmcgp.evidence.ep import continued, site_evidence, solve_sites
 from hmcgp.likelihoods import LabelNoise, Likelihood, Probit
 
 
@@ -62,10 +62,10 @@ class _MeanField:
         """
         kind, flip = likelihood.site()
         warm = start is not None
-        solved = core.solve(
-            K, y, kind, flip, start if warm else y, warm, self.tol, self.max_iter,
-            isinstance(self, NaiveMeanField), gradient,
-        )  # fmt: skip
+        naive = isinstance(self, NaiveMeanField)
+        solved = core.solve(K, y, kind, flip, start if warm else y, warm, self.tol, self.max_iter, naive, gradient)
+        if solved[0] == NOT_CONVERGED and not naive:  # the same equations, in another order
+            solved = continued(solved, solve_sites(self, K, y, likelihood, None, False, gradient))
         return site_evidence(self, K, y, likelihood, solved, gradient)
 
 
@@ -73,7 +73,8 @@ class _MeanField:
 class TAP(_MeanField):
     """The TAP mean field: cavity variances corrected for the response of the other rows.
 
-    Its solution is that of `EP`, reached by the iteration of its authors; `EP` is faster and survives more.
+    Its solution is that of `EP`, reached by the iteration of its authors or, where that leads nowhere, as `EP` does,
+    which is faster.
 
     Parameters
     ----------
