@@ -16,6 +16,7 @@ shape k says whether the weights can be trusted: up to 0.7 they can.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,12 +113,7 @@ def loo(model: Model, draws: Array, *, r_eff: float = 1.0, n_jobs: int | None = 
 
 def log_predictive_per_draw(model: Model, draws: Array, *, n_jobs: int | None = None) -> Array:
     """Log p(y_i | y_-i, θ_s) for each draw and row, of shape (S, n) (see `loo`)."""
-    mean, variance = cavities(model, draws, n_jobs=n_jobs)
-    rows = [
-        model.bound_likelihood(theta).log_average(model.y, m, v)
-        for theta, m, v in zip(draws, mean, variance, strict=True)
-    ]
-    return np.array(rows)
+    return np.concatenate(per_group(_log_predictive, model, draws, n_jobs=n_jobs))
 
 
 def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
@@ -126,10 +122,23 @@ def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[
     return mean, variance
 
 
+def _log_predictive(model: Model, draws: Array) -> Array:
+    found = _each_cavity(model, draws)
+    rows = [model.bound_likelihood(t).log_average(model.y, *moments) for t, moments in zip(draws, found, strict=True)]
+    return np.array(rows)
+
+
 def _cavities(model: Model, draws: Array) -> Array:
-    """Cavity means and variances of each draw, warm from the one before, of shape (2, S, n)."""
-    out, start = np.empty((2, len(draws), len(model.y))), None
-    for s, theta in enumerate(draws):
+    return np.stack(list(_each_cavity(model, draws)), axis=1)
+
+
+def _each_cavity(model: Model, draws: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield mean and variance of the latent values of every row without its own target, each draw warm from the last.
+
+    Of shape (n,); with C classes (n, C) and, a covariance, (n, C, C).
+    """
+    start = None
+    for theta in draws:
         _, evidence = model.posterior(theta, start)
         start = evidence.posterior.start
         if not hasattr(evidence.posterior, "cavity"):
@@ -137,8 +146,7 @@ def _cavities(model: Model, draws: Array) -> Array:
                 f"{type(model.evidence).__name__} cannot take one row out of its posterior. Fit with another evidence, "
                 "or take model.with_evidence(...)."
             )
-        out[:, s] = evidence.posterior.cavity()
-    return out
+        yield evidence.posterior.cavity()
 
 
 def combine(log_p: Array, *, r_eff: float = 1.0) -> LeaveOneOut:

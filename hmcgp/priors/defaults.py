@@ -20,8 +20,8 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         "period", "log_slope", "tail" or "skew".
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts.
-    targets : {"labels", "numbers"}, default="labels"
-        What the latent function explains: two classes, or standardised numbers.
+    targets : {"labels", "classes", "numbers"}, default="labels"
+        What the latent function explains: two classes, several, or standardised numbers.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         raise InvalidInput(f"'n_inputs' must be a positive whole number; got {n_inputs!r}.")
     log_d = math.log(n_inputs)
     known: dict[str, Prior] = {
-        "variance": LogNormal(2.0, 2.0) if targets == "labels" else LogNormal(0.0, 1.5),
+        "variance": LogNormal(0.0, 1.5) if targets == "numbers" else LogNormal(2.0, 2.0),
         "length_scale": LogNormal(0.5 + 0.5 * log_d, 1.0),
         "noise": LogNormal(-3.0, 2.0, lower=1e-6),
         "flip": Beta(1.0, 4.0, upper=0.5),
