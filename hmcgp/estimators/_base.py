@@ -79,7 +79,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like or DataFrame of shape (n, d)
             Numeric, finite inputs.
         y : array-like of shape (n,)
-            A classifier takes two different labels (numbers, strings or booleans), a regressor finite numbers.
+            A classifier takes two or more different labels (numbers, strings or booleans), a regressor finite numbers.
 
         Returns
         -------
@@ -113,13 +113,13 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = Model(
             self._scaling.apply(X),
             targets,
-            kernel=self.kernel,
+            kernel=self._kernel_of_targets(),
             likelihood=likelihood,
             evidence=self.evidence,
             input_names=self._input_names(),
         )
         found = self.model_.likelihood
-        if found.targets != self.targets:
+        if (found.targets == "numbers") != (self.targets == "numbers"):
             names = "'logistic' or 'probit'" if self.targets == "labels" else "'gaussian'"
             other = "GPRegressor" if self.targets == "labels" else "GPClassifier"
             raise InvalidInput(
@@ -157,6 +157,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             max_time=self.max_time,
             checkpoint=self.checkpoint,
         )
+
+    def _kernel_of_targets(self) -> Kernel | None:
+        """The kernel, once the targets are known."""
+        return self.kernel
 
     def _likelihood_of_rows(self, X: Array) -> str | Likelihood:
         """The likelihood, with whatever else `fit` was told about the rows."""
