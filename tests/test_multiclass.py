@@ -8,6 +8,7 @@ import pytest
 from checks import check_gradient
 from scipy.special import log_softmax, softmax
 from sklearn.datasets import load_iris
+from sklearn.metrics import confusion_matrix
 
 from hmcgp import GPClassifier, GPRegressor, Model, datasets, find_map, plots, predict
 from hmcgp.errors import InvalidInput
@@ -323,6 +324,33 @@ def test_relevance_of_each_input_for_each_class(thyroid):
     gp = GPClassifier([SHARED] * 3, **FAST).fit(*thyroid)
     labels = {tick.get_text() for tick in plots.relevance(gp).get_yticklabels()}
     assert labels == {f"{name} ({c})" for name in thyroid[0].columns for c in gp.classes_}
+
+
+def test_calibration_of_one_class_among_three(fitted, thyroid):
+    X, y = thyroid
+    ax = plots.calibration(fitted, X, y, of="Hypo")
+    assert ax.get_xlabel() == "predicted P(y = Hypo)"
+    alone = plots.calibration(fitted.predict_proba(X)[:, 1], y=np.where(y == "Hypo", "Hypo", "A"))
+    for one, two in zip(ax.get_lines(), alone.get_lines(), strict=True):
+        np.testing.assert_array_equal(one.get_xydata(), two.get_xydata())
+    with pytest.raises(InvalidInput, match=r"'of' must be one of the classes .* got 'Ill'"):
+        plots.calibration(fitted, X, y, of="Ill")
+    with pytest.raises(InvalidInput, match="with 3 classes, 'of' says"):
+        plots.calibration(fitted, X, y)
+
+
+def test_confusion_counts_cases_and_means_probabilities(fitted, thyroid):
+    X, y = thyroid
+    ax = plots.confusion(fitted, X, y)
+    counts = np.array([int(t.get_text()) for t in ax.texts]).reshape(3, 3)
+    np.testing.assert_array_equal(counts, confusion_matrix(y, fitted.predict(X)))
+    p = fitted.predict_proba(X)
+    np.testing.assert_allclose(ax.images[0].get_array()[1], p[y == "Hypo"].mean(axis=0))
+    assert ax.get_title() == f"{np.trace(counts)} of {len(y)} right"
+    with pytest.raises(InvalidInput, match="also got"):
+        plots.confusion(fitted, X, np.where(y == "Hypo", "Ill", y))
+    with pytest.raises(InvalidInput, match="one label per row"):
+        plots.confusion(fitted, X, y[1:])
 
 
 @pytest.mark.parametrize(
