@@ -142,16 +142,15 @@ def evidence(n: int) -> dict[str, Any]:
 
 MEMORY = """
 import gc
-from benchmark_evidence import KERNEL, Model, problem, theta_of
+from {module} import theta_of, timed_model
 def peak():
     return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
 def run(n):
-    X, y, _ = problem(n)
-    model = Model(X, y, kernel=KERNEL)
+    model = timed_model(n)
     gc.collect()
     open("/proc/self/clear_refs", "w").write("5")  # forget the peak so far
     before = peak()
-    model.log_evidence(theta_of(X.shape[1]))
+    model.log_evidence(theta_of(model.X.shape[1]))
     return peak() - before
 run(80)
 n = int({n})
@@ -159,11 +158,16 @@ print(run(n) / (8 * n * n))
 """
 
 
-def peak_arrays(n: int) -> float | None:
+def timed_model(n: int) -> Model:
+    X, y, _ = problem(n)
+    return Model(X, y, kernel=KERNEL)
+
+
+def peak_arrays(n: int, module: str = "benchmark_evidence") -> float | None:
     """Peak memory of one evaluation with gradient, in n x n matrices: how far a new process's resident set grew."""
     if not os.access("/proc/self/clear_refs", os.W_OK):  # Linux only
         return None
-    code = MEMORY.replace("{n}", str(n))
+    code = MEMORY.replace("{n}", str(n)).replace("{module}", module)
     folder = os.path.dirname(os.path.abspath(__file__))
     out = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
     return float(out.stdout.split()[-1])

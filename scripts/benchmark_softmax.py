@@ -7,14 +7,11 @@ n, n³/3; one of C classes C inverses, n³ each, since the matrix that couples t
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from typing import Any
 
 import numpy as np
-from benchmark_evidence import KERNEL, in_turns, theta_of, verdict
+from benchmark_evidence import KERNEL, in_turns, peak_arrays, theta_of, verdict
 
 from hmcgp import Model, datasets
 
@@ -53,35 +50,13 @@ def evaluation() -> dict[str, Any]:
     return {**{f"{name}_ms": 1e3 * t for name, t in best.items()}, **found, **ratios}
 
 
-MEMORY = """
-import gc
-from benchmark_softmax import KERNEL, Model, glass, theta_of
-def peak():
-    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
-def run(n):
+def timed_model(n: int) -> Model:
     X, y = glass(n)
-    model = Model(X, y, kernel=KERNEL, likelihood="softmax")
-    gc.collect()
-    open("/proc/self/clear_refs", "w").write("5")
-    before = peak()
-    model.log_evidence(theta_of(X.shape[1]))
-    return peak() - before
-run(80)
-print(run(1000) / (8 * 1000 * 1000))
-"""
-
-
-def peak_arrays() -> float | None:
-    """Peak memory of one evaluation with gradient at n = 1000, in n x n matrices."""
-    if not os.access("/proc/self/clear_refs", os.W_OK):  # Linux only
-        return None
-    folder = os.path.dirname(os.path.abspath(__file__))
-    out = subprocess.run([sys.executable, "-c", MEMORY], cwd=folder, capture_output=True, text=True, check=True)
-    return float(out.stdout.split()[-1])
+    return Model(X, y, kernel=KERNEL, likelihood="softmax")
 
 
 def report() -> dict[str, Any]:
-    figures = {**evaluation(), "peak_arrays": peak_arrays()}
+    figures = {**evaluation(), "peak_arrays": peak_arrays(1000, "benchmark_softmax")}
     print(f"log Z + gradient, glass, n = {N_ROWS}, C = {N_CLASSES}; one core")
     for kind in ("cold", "warm"):
         ratio = figures[f"{kind}_over_binary"]

@@ -133,19 +133,37 @@ def _direction(K: Array, L: Array, a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def slack(a: Array, psi: float, scale: float) -> float:
+    """By how much rounding, of α'Kα above all, may make Ψ fall."""
+    total = size(a[ALPHA])
+    return 1e-13 * abs(psi) + 4.0 * EPS * scale * total * total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def attempt(a: Array, step: float) -> None:
+    """Where the direction leads, as (TRY_ALPHA, TRY_F)."""
+    for i in range(a.shape[1]):
+        a[TRY_ALPHA, i] = a[ALPHA, i] + step * a[D_ALPHA, i]
+        a[TRY_F, i] = a[F, i] + step * a[D_F, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def accept(a: Array) -> None:
+    """Go where was tried."""
+    copy(a[TRY_ALPHA], a[ALPHA])
+    copy(a[TRY_F], a[F])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _ascend(y: Array, kind: int, a: Array, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
     """Take the step, halved while Ψ falls by more than rounding; on failure the iterate stays as it was."""
-    total = size(a[ALPHA])
-    slack = 1e-13 * abs(psi) + 4.0 * EPS * scale * total * total  # rounding of α'Kα
+    least = psi - slack(a, psi, scale)
     step = 1.0
     for _ in range(halvings + 1):
-        for i in range(a.shape[1]):
-            a[TRY_ALPHA, i] = a[ALPHA, i] + step * a[D_ALPHA, i]
-            a[TRY_F, i] = a[F, i] + step * a[D_F, i]
+        attempt(a, step)
         psi_try = _psi(y, kind, a[TRY_ALPHA], a[TRY_F], a)
-        if psi_try >= psi - slack:
-            copy(a[TRY_ALPHA], a[ALPHA])
-            copy(a[TRY_F], a[F])
+        if psi_try >= least:
+            accept(a)
             return True, psi_try
         step *= 0.5
     return False, _psi(y, kind, a[ALPHA], a[F], a)

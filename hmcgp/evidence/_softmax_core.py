@@ -38,10 +38,13 @@ from hmcgp.evidence._laplace_core import (
     R,
     W,
     accelerate,
+    accept,
+    attempt,
     copy,
     dot,
     fill,
     size,
+    slack,
 )
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import (
@@ -154,17 +157,13 @@ def _solve(K: Array, A: Array, M: Array, root: Array, r: Array, dalpha: Array, d
 @njit(cache=True, nogil=True, error_model="numpy")
 def _ascend(y: Array, a: Array, psi: float, scale: float, halvings: int) -> tuple[float, float]:
     """Take the step, halved while Ψ falls by more than rounding; returns its length, 0 where none was taken, and Ψ."""
-    total = size(a[ALPHA])
-    slack = 1e-13 * abs(psi) + 4.0 * EPS * scale * total * total  # rounding of α'Kα
+    least = psi - slack(a, psi, scale)
     step = 1.0
     for _ in range(halvings + 1):
-        for k in range(a.shape[1]):
-            a[TRY_ALPHA, k] = a[ALPHA, k] + step * a[D_ALPHA, k]
-            a[TRY_F, k] = a[F, k] + step * a[D_F, k]
+        attempt(a, step)
         psi_try = _psi(y, a[TRY_ALPHA], a[TRY_F], a)
-        if psi_try >= psi - slack:
-            copy(a[TRY_ALPHA], a[ALPHA])
-            copy(a[TRY_F], a[F])
+        if psi_try >= least:
+            accept(a)
             return step, psi_try
         step *= 0.5
     return 0.0, _psi(y, a[ALPHA], a[F], a)
