@@ -207,7 +207,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         -------
         ndarray of shape (m, C)
             Columns in the order of `classes_`.  The average over the latent function of two classes is accurate to all
-            digits; that of more is made by quasi-Monte Carlo with 8192 points, good to about 1e-3.
+            digits; that of more is made by quasi-Monte Carlo with 8192 points, good to 1e-3 where the latent values
+            have variances of order 10, and to a few times 1e-3 at 1000.
         """
         return predict.probabilities(*self._new_inputs(X), n_jobs=self.n_jobs)
 

@@ -92,7 +92,7 @@ class Softmax(Likelihood):
         Returns
         -------
         ndarray of shape (C, m)
-            Columns sum to 1 (see `hmcgp.likelihoods.softmax_average` for the accuracy).
+            Columns sum to 1; by quasi-Monte Carlo (see `hmcgp.likelihoods._softmax_average` for the accuracy).
         """
         return softmax_average(mean, variance).T
 
