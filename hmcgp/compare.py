@@ -100,10 +100,14 @@ def compare_evidence(
     # the optima first: they are quick, refuse what does not fit, and compile what is timed below
     optima = {name: clone(gp).set_params(evidence=p, sampler="map").fit(X, y) for name, p in chosen.items()}
     fits = optima if gp.sampler == "map" else {n: clone(gp).set_params(evidence=p).fit(X, y) for n, p in chosen.items()}
+    classes = next(iter(fits.values())).classes_
+    if len(classes) > 2:
+        raise InvalidInput(
+            f"'y' holds {len(classes)} classes, for which there is one evidence provider only, 'laplace'."
+        )
     labels = np.asarray(y if y_test is None else y_test)
     probability = {name: _probability(fit, X_test) for name, fit in fits.items()}
     rows = {name: _row(fit, optima[name], labels, probability[name]) for name, fit in fits.items()}
-    classes = next(iter(fits.values())).classes_
     table = pd.DataFrame.from_dict(rows, orient="index")
     return EvidenceComparison(table, pd.DataFrame(probability), labels, classes, X_test is None, fits)
 

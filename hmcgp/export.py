@@ -3,7 +3,7 @@
 The arviz container has the groups `posterior` (natural parameters), `sample_stats`, `unconstrained_posterior`,
 `warmup_posterior` and `warmup_sample_stats` when there was a warm-up, `observed_data`, `constant_data`, and
 `log_likelihood` only when one is given.  One variable per hyperparameter; a per-input one has the dimension
-`feature`, whose coordinates are the input names.
+`feature`, whose coordinates are the input names, and one that every class has for itself the dimension `class`.
 
 A saved estimator is an uncompressed zip archive of `meta.json` (format, versions), read first, and `estimator.pickle`.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SAMPLE_DIMS = ("chain", "draw")
-RESERVED = (*SAMPLE_DIMS, "obs_id", "feature")
+RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class")
 
 FORMAT = "hmcgp-estimator"
 FORMAT_VERSION = 1
@@ -165,14 +165,45 @@ def _draws_dataset(draws: Array, parameters: Sequence[Parameter], dims: Mapping[
     variables: dict[str, Any] = {}
     coords = _sample_coords(draws)
     blocks = np.split(draws, np.cumsum([p.size for p in parameters])[:-1], axis=2)
+    classes = list(dict.fromkeys(p.of_class for p in parameters if p.of_class is not None))
+    alike = _in_every_class(parameters, classes)
     for p, block in zip(parameters, blocks, strict=True):
-        if p.labels is None and p.size == 1:
+        name = _without_class(p)
+        if name in alike:
+            coords["class"] = np.asarray(classes, dtype=str)
+            axes: tuple[str, ...] = () if p.labels is None else (dims[p.labels],)
+            if axes:
+                coords[axes[0]] = np.asarray(p.labels, dtype=str)
+            values = block if axes else block[:, :, 0]
+            if name in variables:
+                values = np.concatenate([variables[name][1], values[:, :, None]], axis=2)
+            else:
+                values = values[:, :, None]
+            variables[name] = ((*SAMPLE_DIMS, "class", *axes), values)
+        elif p.labels is None and p.size == 1:
             variables[p.name] = (SAMPLE_DIMS, block[:, :, 0])
         else:
             dim = f"{p.name}_dim_0" if p.labels is None else dims[p.labels]
             coords[dim] = np.arange(p.size) if p.labels is None else np.asarray(p.labels, dtype=str)
             variables[p.name] = ((*SAMPLE_DIMS, dim), block)
     return xr.Dataset(variables, coords=coords)
+
+
+def _without_class(p: Parameter) -> str:
+    return p.name if p.of_class is None else p.name.removeprefix(f"{p.of_class}.")
+
+
+def _in_every_class(parameters: Sequence[Parameter], classes: Sequence[str | None]) -> set[str]:
+    """Names of the parameters that each class has for itself, of the same inputs."""
+    found: dict[str, list[Parameter]] = {}
+    for p in parameters:
+        if p.of_class is not None:
+            found.setdefault(_without_class(p), []).append(p)
+    return {
+        name
+        for name, owners in found.items()
+        if [p.of_class for p in owners] == list(classes) and len({p.labels for p in owners}) == 1
+    }
 
 
 def _sample_coords(values: NDArray[Any]) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def with_prior(p: Parameter, targets: str) -> Parameter:
     Parameters
     ----------
     p : Parameter
-    targets : {"labels", "numbers"}
+    targets : {"labels", "classes", "numbers"}
         What the model explains; default priors depend on it.
 
     Raises

@@ -16,6 +16,7 @@ shape k says whether the weights can be trusted: up to 0.7 they can.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,12 +113,7 @@ def loo(model: Model, draws: Array, *, r_eff: float = 1.0, n_jobs: int | None = 
 
 def log_predictive_per_draw(model: Model, draws: Array, *, n_jobs: int | None = None) -> Array:
     """Log p(y_i | y_-i, θ_s) for each draw and row, of shape (S, n) (see `loo`)."""
-    mean, variance = cavities(model, draws, n_jobs=n_jobs)
-    rows = [
-        model.bound_likelihood(theta).log_average(model.y, m, v)
-        for theta, m, v in zip(draws, mean, variance, strict=True)
-    ]
-    return np.array(rows)
+    return np.concatenate(per_group(_log_predictive, model, draws, n_jobs=n_jobs))
 
 
 def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
@@ -126,17 +122,30 @@ def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[
     return mean, variance
 
 
+def _log_predictive(model: Model, draws: Array) -> Array:
+    out = np.empty((len(draws), len(model.y)))
+    for s, moments in _each_cavity(model, draws):
+        out[s] = model.bound_likelihood(draws[s]).log_average(model.y, *moments)
+    return out
+
+
 def _cavities(model: Model, draws: Array) -> Array:
-    """Cavity means and variances of each draw, of shape (2, S, n)."""
-    out = np.empty((2, len(draws), len(model.y)))
+    found = dict(_each_cavity(model, draws))
+    return np.stack([found[s] for s in range(len(draws))], axis=1)
+
+
+def _each_cavity(model: Model, draws: Array) -> Iterator[tuple[int, tuple[Array, Array]]]:
+    """Yield s, and mean and variance of the latent values of every row without its own target.
+
+    Of shape (n,); with C classes (n, C) and, a covariance, (n, C, C).
+    """
     for s, _, evidence in each_posterior(model, draws):
         if not hasattr(evidence.posterior, "cavity"):
             raise InvalidInput(
                 f"{type(model.evidence).__name__} cannot take one row out of its posterior. Fit with another evidence, "
                 "or take model.with_evidence(...)."
             )
-        out[:, s] = evidence.posterior.cavity()
-    return out
+        yield s, evidence.posterior.cavity()
 
 
 def combine(log_p: Array, *, r_eff: float = 1.0) -> LeaveOneOut:

@@ -23,11 +23,23 @@ from sklearn.utils import check_array
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, Exact, Laplace, LowerBound, NaiveMeanField, UpperBound
+from hmcgp.evidence import (
+    EP,
+    TAP,
+    Evidence,
+    EvidenceProvider,
+    Exact,
+    Laplace,
+    LowerBound,
+    NaiveMeanField,
+    SoftmaxLaplace,
+    UpperBound,
+)
 from hmcgp.evidence.expected import ExpectedLogDensity
 from hmcgp.hyperprior import HyperPrior, Theta, with_prior
 from hmcgp.kernels import Kernel, Parameter, SquaredExponential
-from hmcgp.likelihoods import Gaussian, LabelNoise, Likelihood, Logistic, Probit, VaryingNoise
+from hmcgp.kernels.per_class import PerClass
+from hmcgp.likelihoods import Gaussian, LabelNoise, Likelihood, Logistic, Probit, Softmax, VaryingNoise
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation
 
 __all__ = ["Model", "Theta", "resolve"]
@@ -38,6 +50,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "label_noise": LabelNoise,
     "gaussian": Gaussian,
     "varying_noise": VaryingNoise,
+    "softmax": Softmax,
 }
 PROVIDERS: dict[str, type[Any]] = {
     "exact": Exact,
@@ -47,6 +60,7 @@ PROVIDERS: dict[str, type[Any]] = {
     "naive": NaiveMeanField,
     "lower": LowerBound,
     "upper": UpperBound,
+    "softmax": SoftmaxLaplace,
 }
 
 _U_LIMIT = 700.0  # exp(±u) leaves the range of float64 beyond
@@ -70,7 +84,7 @@ def resolve(
     ----------
     likelihood : str or Likelihood
     evidence : str or EvidenceProvider or None
-        None takes the first of `PROVIDERS` that fits.
+        None takes the first of `PROVIDERS` that fits; "laplace" is "softmax" for several classes.
 
     Raises
     ------
@@ -82,6 +96,8 @@ def resolve(
         raise InvalidInput(f"'likelihood' must be one of {sorted(LIKELIHOODS)} or a Likelihood; got {lik!r}.")
     if evidence is None:
         evidence = next((name for name, p in PROVIDERS.items() if isinstance(lik, p.supports)), "laplace")
+    if evidence == "laplace" and isinstance(lik, Softmax):
+        evidence = "softmax"
     provider: Any = _named("evidence", evidence, PROVIDERS)
     if not hasattr(provider, "supports") or isinstance(provider, type):
         raise InvalidInput(f"'evidence' must be one of {sorted(PROVIDERS)} or an evidence provider; got {provider!r}.")
@@ -99,12 +115,15 @@ class Model:
     X : array-like of shape (n, d)
         Inputs; a DataFrame's column names name the parameters.
     y : array-like of shape (n,)
-        Labels -1 and +1 or, for a Gaussian likelihood, numbers; the default priors expect mean 0 and variance 1.
-    kernel : Kernel, optional
-        Default: `SquaredExponential(ard=True)` with its default priors.
+        Labels -1 and +1; for the softmax, classes 0, 1, 2, …; for a Gaussian likelihood, numbers, of which the default
+        priors expect mean 0 and variance 1.
+    kernel : Kernel, or list of Kernel, optional
+        Default: `SquaredExponential(ard=True)` with its default priors.  For the softmax, one kernel is shared by the
+        functions of all classes, with equal hyperparameters; a list has one for each.
     likelihood : str or Likelihood, default="logistic"
     evidence : str or EvidenceProvider, optional
-        Default: the first that fits the likelihood of "exact" (numbers), "laplace" (logistic, probit) and "ep".
+        Default: the first that fits the likelihood of "exact" (numbers), "laplace" (logistic, probit, softmax) and
+        "ep".
         "upper" gives brackets and predictions, but no density to sample or maximise: `evaluate` refuses.
     input_names : sequence of str, optional
         Names of the inputs where X is not a DataFrame; x0, x1, … by default.
@@ -122,7 +141,7 @@ class Model:
         X: Any,
         y: Any,
         *,
-        kernel: Kernel | None = None,
+        kernel: Kernel | Sequence[Kernel] | None = None,
         likelihood: str | Likelihood = "logistic",
         evidence: str | EvidenceProvider | None = None,
         input_names: Sequence[str] | None = None,
@@ -133,9 +152,7 @@ class Model:
         self.X, self.y = _check_data(X, y, self.likelihood)
         self.likelihood = self.likelihood.located(self.X)
         self.input_names = _check_names(input_names, self.X.shape[1])
-        kernel = SquaredExponential(ard=True) if kernel is None else kernel
-        if not isinstance(kernel, Kernel):
-            raise InvalidInput(f"'kernel' must be a hmcgp kernel; got {type(kernel).__name__}. See hmcgp.kernels.")
+        kernel = self._check_kernel(SquaredExponential(ard=True) if kernel is None else kernel)
         self.kernel = kernel.located(self.input_names)
         targets = self.likelihood.targets
         of_kernel = [with_prior(p, targets) for p in kernel.parameters(self.input_names)]
@@ -156,6 +173,21 @@ class Model:
         places = iter(self._prior.slices)
         self._of_kernel = [(p, next(places) if p.is_free else None) for p in of_kernel]
         self._of_likelihood = [(p, next(places) if p.is_free else None) for p in of_likelihood]
+
+    def _check_kernel(self, kernel: Any) -> Kernel:
+        if isinstance(kernel, list | tuple):
+            kernel = PerClass(tuple(kernel))
+        if not isinstance(kernel, Kernel):
+            raise InvalidInput(f"'kernel' must be a hmcgp kernel; got {type(kernel).__name__}. See hmcgp.kernels.")
+        if isinstance(kernel, PerClass):
+            if not isinstance(self.likelihood, Softmax):
+                raise InvalidInput(f"{type(self.likelihood).__name__} has one latent function: give one kernel.")
+            if len(kernel.kernels) != self.likelihood.count(self.y):
+                raise InvalidInput(
+                    f"'kernel' lists {len(kernel.kernels)} kernels for {self.likelihood.count(self.y)} classes: give "
+                    "one for each, or one that all share."
+                )
+        return kernel
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle; arrays that come back read-only (a memory map) are copied, or all would be compiled again."""

@@ -40,6 +40,7 @@ class Parameter(NamedTuple):
     role: str  # "variance", "length_scale", "noise", …: selects the default prior
     n_inputs: int = 1  # that its kernel sees
     support: tuple[float, float] = POSITIVE  # the open interval that its values lie in
+    of_class: str | None = None  # whose latent function it shapes, where each class has a kernel of its own
 
     @property
     def is_free(self) -> bool:

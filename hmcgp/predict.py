@@ -2,6 +2,8 @@
 
     p(y* = 1 | y) = (1/S) Σ_s ∫ p(y* = 1 | f*) N(f*; μ_s, σ²_s) df*,     μ_s = k*'α_s,  σ²_s = k** - k*'R_s k*
 
+With several classes f* has a component for each, μ_s as many, and σ²_s is their covariance.
+
 One factorisation serves all new inputs of a draw.  New inputs come in blocks, so that beside two n x n matrices a
 worker holds at most BLOCK_BYTES of cross-covariances.  Draws come in groups of fixed size, within which each is solved
 warm from the one before: the result does not depend on the number of workers.  Averages need memory for the new inputs
@@ -19,7 +21,7 @@ from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged
 from hmcgp.evidence import Evidence, Posterior
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Likelihood, NoisyNumbers
+from hmcgp.likelihoods import NoisyNumbers
 from hmcgp.model import Model
 
 _GROUP = 25  # draws that share a warm start
@@ -56,14 +58,14 @@ def latent_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None =
 
     Returns
     -------
-    mean, variance : ndarrays of shape (S, m)
+    mean, variance : ndarrays of shape (S, m), or (S, m, C) for C classes
     """
     mean, variance = np.concatenate(per_group(_moments, model, draws, X, n_jobs=n_jobs), axis=1)
     return mean, variance
 
 
 def mixture_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
-    """Mean and variance of the latent function averaged over the draws, each of shape (m,).
+    """Mean and variance of the latent function averaged over the draws, each of shape (m,), or (m, C) for C classes.
 
     The variance is that of the mixture: the mean of the variances plus the variance of the means.
     """
@@ -95,13 +97,16 @@ def _noisy(model: Model, theta: Array) -> NoisyNumbers:
 
 
 def probabilities(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
-    """P(y = -1) and P(y = +1) averaged over the draws, of shape (m, 2); right in relative terms in both tails."""
+    """Probabilities of the classes averaged over the draws, of shape (m, C), with C = 2 for labels -1 and +1.
+
+    Of two classes, both are right in relative terms, however small.  Of more, rows sum to 1 exactly.
+    """
     total = np.sum(per_group(_sums_of_probabilities, model, draws, X, n_jobs=n_jobs), axis=0)
-    return np.asarray((total / total.sum(axis=0)).T)
+    return model.likelihood.normalised(total.T)
 
 
 def probabilities_per_draw(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
-    """P(y = -1) and P(y = +1) for each draw, of shape (S, m, 2)."""
+    """Probabilities of the classes for each draw, of shape (S, m, C)."""
     return np.concatenate(per_group(_probabilities, model, draws, X, n_jobs=n_jobs))
 
 
@@ -145,43 +150,47 @@ def _approached(model: Model, theta: Array, solved: tuple[Array, Array] | None) 
 
 
 def _moments(model: Model, draws: Array, X: Array) -> Array:
-    out = np.empty((2, len(draws), len(X)))
+    out = np.empty((2, len(draws), len(X), *_latents(model)))
     for s, columns, mean, variance in _each_draw(model, draws, X):
-        out[:, s, columns] = mean, variance
+        out[:, s, columns] = mean, _variances(variance)
     return out
 
 
 def _sums_of_moments(model: Model, draws: Array, X: Array) -> Array:
-    out = np.zeros((3, len(X)))
+    out = np.zeros((3, len(X), *_latents(model)))
     for _, columns, mean, variance in _each_draw(model, draws, X):
-        out[:, columns] += mean, mean**2, variance
+        out[:, columns] += mean, mean**2, _variances(variance)
     return out
 
 
 def _sums_of_probabilities(model: Model, draws: Array, X: Array) -> Array:
-    out = np.zeros((2, len(X)))
+    out = np.zeros((model.likelihood.count(model.y), len(X)))
     for s, columns, mean, variance in _each_draw(model, draws, X):
-        out[:, columns] += _both(model.bound_likelihood(draws[s]), mean, variance)
+        out[:, columns] += model.bound_likelihood(draws[s]).class_probabilities(mean, variance)
     return out
 
 
 def _probabilities(model: Model, draws: Array, X: Array) -> Array:
-    out = np.empty((len(draws), len(X), 2))
+    out = np.empty((len(draws), len(X), model.likelihood.count(model.y)))
     for s, columns, mean, variance in _each_draw(model, draws, X):
-        out[s, columns] = np.transpose(_both(model.bound_likelihood(draws[s]), mean, variance))
+        out[s, columns] = model.bound_likelihood(draws[s]).class_probabilities(mean, variance).T
     return out
 
 
-def _both(likelihood: Likelihood, mean: Array, variance: Array) -> tuple[Array, Array]:
-    """P(y = -1) and P(y = +1), the smaller one computed and the larger its complement: no tail is lost in 1 - p."""
-    small = likelihood.average(-np.abs(mean), variance)
-    return np.where(mean > 0.0, small, 1.0 - small), np.where(mean > 0.0, 1.0 - small, small)
+def _latents(model: Model) -> tuple[int, ...]:
+    """Shape of what is latent at one input: a number, or one for each class."""
+    return (model.likelihood.count(model.y),) if model.likelihood.targets == "classes" else ()
+
+
+def _variances(variance: Array) -> Array:
+    """Variances of the latent values: of shape (m,), or (m, C) from covariances between classes."""
+    return variance if variance.ndim == 1 else np.diagonal(variance, axis1=1, axis2=2)
 
 
 def _each_draw(model: Model, draws: Array, X: Array) -> Iterator[tuple[int, slice, Array, Array]]:
     """Yield s, columns, mean, variance for every draw and every block of new inputs."""
     for s, kernel, evidence in each_posterior(model, draws):
-        for columns in _blocks(len(model.X), len(X)):
+        for columns in _blocks(int(np.prod(_latents(model))) * len(model.X), len(X)):
             yield s, columns, *_predict(kernel, evidence.posterior, model.X, X[columns])
 
 
@@ -194,7 +203,9 @@ def _predict(kernel: Kernel, posterior: Posterior, X: Array, X_new: Array) -> tu
     with np.errstate(over="ignore", invalid="ignore"):
         mean, variance = posterior.predict(kernel(X, X_new), kernel.diag(X_new))
     if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
-        row = int(np.argmin(np.isfinite(mean) & np.isfinite(variance)))
+        m = len(X_new)
+        finite = np.isfinite(mean).reshape(m, -1).all(axis=1) & np.isfinite(variance).reshape(m, -1).all(axis=1)
+        row = int(np.argmin(finite))
         raise InvalidInput(
             f"the covariance overflows at a new input whose standardised values are {X_new[row].tolist()}: "
             "it lies too far from the training inputs. Check the units of that row."

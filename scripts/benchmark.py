@@ -5,9 +5,9 @@
     python scripts/benchmark.py --sections samplers --no-peers    our samplers alone
 
 Sections: `evidence`, `trajectory`, `start_up`, `averages` and `providers` (one evaluation, and EP's against Laplace's,
-`benchmark_evidence.py`), `regression` (against scikit-learn) and `solvers` (iterative against Cholesky;
-`benchmark_regression.py`), `samplers` (effective draws per second and per gradient, `benchmark_samplers.py`),
-`defaults`, `cores` (`benchmark_defaults.py`).
+`benchmark_evidence.py`), `softmax` (several classes against two, `benchmark_softmax.py`), `regression` (against
+scikit-learn) and `solvers` (iterative against Cholesky; `benchmark_regression.py`), `samplers` (effective draws per
+second and per gradient, `benchmark_samplers.py`), `defaults`, `cores` (`benchmark_defaults.py`).
 The peers need `pip install -c scripts/constraints.txt -e '.[bench]'` (Python 3.11: PyMC wants arviz 0.2x); without
 them they are left out.
 """
@@ -25,6 +25,7 @@ import benchmark_defaults
 import benchmark_evidence
 import benchmark_regression
 import benchmark_samplers
+import benchmark_softmax
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
@@ -51,6 +52,7 @@ def sections(options: argparse.Namespace) -> dict[str, Callable[[], Any]]:
         "evidence": lambda: one_thread(lambda: benchmark_evidence.report(options.sizes)),
         **{name: lambda n=name, f=f: one_thread(lambda: print_line(n, f)) for name, f in single.items()},  # type: ignore[misc]
         "providers": lambda: one_thread(benchmark_evidence.report_providers),
+        "softmax": lambda: one_thread(benchmark_softmax.report),
         "regression": lambda: one_thread(benchmark_regression.report),
         "solvers": lambda: one_thread(lambda: benchmark_regression.report_solvers(options.solver_sizes)),
         "cores": benchmark_defaults.two_cores,

@@ -154,3 +154,26 @@ def naive_mean_field(K, y, flip=0.0, spread=1.0, n_steps=20000, damping=0.05):
         log_z = np.logaddexp(np.log(flip) if flip else -np.inf, np.log1p(-2.0 * flip) + log_ndtr(z))
         x = x + damping * (y * np.exp(np.log1p(-2.0 * flip) + norm.logpdf(z) - log_z) / diagonal - x)
     return x, log_z.sum() - 0.5 * x @ off @ x
+
+
+def softmax_laplace(K, y, n_iter=100):
+    """Mode (C, n), log evidence and posterior covariance (Cn, Cn) of several classes, with matrices of order Cn."""
+    C, n = len(K), len(y)
+    t = (np.arange(C)[:, None] == y).astype(float)
+    prior = np.zeros((C * n, C * n))
+    for c in range(C):
+        prior[c * n : (c + 1) * n, c * n : (c + 1) * n] = K[c]
+
+    def terms(f):
+        pi = np.exp(f - logsumexp(f, axis=0))
+        stacked = np.concatenate([np.diag(p) for p in pi])
+        return t - pi, np.diag(pi.ravel()) - stacked @ stacked.T
+
+    f = np.zeros((C, n))
+    for _ in range(n_iter):
+        g, W = terms(f)
+        f = (prior @ np.linalg.solve(np.eye(C * n) + W @ prior, W @ f.ravel() + g.ravel())).reshape(C, n)
+    g, W = terms(f)
+    log_z = np.sum(t * f) - logsumexp(f, axis=0).sum() - 0.5 * np.sum(g * f)
+    log_z -= 0.5 * np.linalg.slogdet(np.eye(C * n) + W @ prior)[1]
+    return f, log_z, prior @ np.linalg.inv(np.eye(C * n) + W @ prior)

@@ -183,7 +183,6 @@ def with_value(value):
         (X.astype(object).assign(FL="tall").to_numpy(), Y, "could not convert string to float"),
         (X[:1], Y[:1], "minimum of 2 is required"),
         (X["FL"], Y, "Expected a 2-dimensional container"),
-        (X, np.arange(80) % 3, "Only binary classification"),
         (X, np.linspace(0.0, 1.0, 80), "Unknown label type|continuous"),
     ],
 )

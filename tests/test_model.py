@@ -205,12 +205,12 @@ def test_the_carry_changes_the_work_and_not_the_answer():
     ("change", "message"),
     [
         (
-            {"likelihood": "softmax"},
-            r"'likelihood' must be one of \['gaussian', 'label_noise', 'logistic', 'probit', 'varying",
+            {"likelihood": "logit"},
+            r"'likelihood' must be one of \['gaussian', 'label_noise', 'logistic', 'probit', 'softmax', 'varying",
         ),
         (
             {"evidence": "laplac"},
-            r"'evidence' must be one of \['ep', 'exact', 'laplace', 'lower', 'naive', 'tap', 'upper'\]",
+            r"'evidence' must be one of \['ep', 'exact', 'laplace', 'lower', 'naive', 'softmax', 'tap', 'upper'\]",
         ),
         ({"likelihood": Failing()}, "'likelihood' must be"),
         ({"evidence": Logistic()}, "'evidence' must be"),

@@ -96,8 +96,8 @@ def test_calibration_refuses_what_it_cannot_draw():
     three = make_result()
     three.classes_ = np.array(["a", "b", "c"])
     for call, message in [
-        (lambda: plots.calibration(three, np.zeros((30, 1)), y), "two classes; got 3"),
-        (lambda: plots.calibration(np.full((30, 3), 1 / 3), y=y), "two classes; got 3"),
+        (lambda: plots.calibration(three, np.zeros((30, 1)), y), "with 3 classes, 'of'"),
+        (lambda: plots.calibration(np.full((30, 3), 1 / 3), y=y), "probabilities of 3 classes"),
         (lambda: plots.calibration(p + 1.0, y=y), "between 0 and 1"),
         (lambda: plots.calibration(p, y=y[:-1]), "29 labels for 30"),
         (lambda: plots.calibration(p), "'y'"),

@@ -66,7 +66,7 @@ def test_blocks_bound_the_memory_and_change_nothing(model, monkeypatch):
 def test_far_tails_keep_their_relative_accuracy():
     """Probabilities of 1e-20 for either class: neither may be computed as 1 - p of the other."""
     mean, variance = np.array([-46.0, 46.0]), np.array([1.0, 1.0])
-    negative, positive = predict._both(Logistic(), mean, variance)
+    negative, positive = Logistic().class_probabilities(mean, variance)
     np.testing.assert_allclose([positive[0], negative[1]], np.exp(-46.0 + 0.5), rtol=1e-10)
 
 

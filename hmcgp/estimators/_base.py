@@ -85,7 +85,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             Numeric, finite inputs.  Columns of a DataFrame whose dtype is category or string are categories: the
             default kernel is then that of the others times `kernels.Categorical`.
         y : array-like of shape (n,)
-            A classifier takes two different labels (numbers, strings or booleans), a regressor finite numbers.
+            A classifier takes two or more different labels (numbers, strings or booleans), a regressor finite numbers.
 
         Returns
         -------
@@ -121,13 +121,13 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = Model(
             self._scaling.apply(X),
             targets,
-            kernel=_default_kernel(categories) if self.kernel is None else self.kernel,
+            kernel=self._kernel_of_targets(categories),
             likelihood=likelihood,
             evidence=self.evidence,
             input_names=self._input_names(),
         )
         found = self.model_.likelihood
-        if found.targets != self.targets:
+        if (found.targets == "numbers") != (self.targets == "numbers"):
             names = "'logistic' or 'probit'" if self.targets == "labels" else "'gaussian'"
             other = "GPRegressor" if self.targets == "labels" else "GPClassifier"
             raise InvalidInput(
@@ -165,6 +165,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             max_time=self.max_time,
             checkpoint=self.checkpoint,
         )
+
+    def _kernel_of_targets(self, categories: NDArray[np.bool_]) -> Kernel | None:
+        """The kernel, once inputs and targets are known."""
+        return _default_kernel(categories) if self.kernel is None else self.kernel
 
     def _likelihood_of_rows(self, X: Array) -> str | Likelihood:
         """The likelihood, with whatever else `fit` was told about the rows."""

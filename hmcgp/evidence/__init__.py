@@ -6,6 +6,7 @@ from hmcgp.evidence.ep import EP
 from hmcgp.evidence.exact import Exact
 from hmcgp.evidence.laplace import Laplace
 from hmcgp.evidence.meanfield import TAP, NaiveMeanField
+from hmcgp.evidence.softmax import SoftmaxLaplace
 
 __all__ = [
     "EP",
@@ -17,5 +18,6 @@ __all__ = [
     "LowerBound",
     "NaiveMeanField",
     "Posterior",
+    "SoftmaxLaplace",
     "UpperBound",
 ]

@@ -31,11 +31,11 @@ from hmcgp.linalg import (
     symmetric_times,
 )
 
-_EPS = 2.2e-16
-_HALVINGS = 40
+EPS = 2.2e-16
+HALVINGS = 40
 _CACHED = 1200
 _SAFE_ROOT_W = 1e-4
-_ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
+ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
 
 # An iterate, with its work space, is one array `a` of shape (ROWS, n); its rows are
 ALPHA, F = 0, 1  # α and f = Kα
@@ -53,19 +53,19 @@ ROWS = 16
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _fill(x: Array, value: float) -> None:
+def fill(x: Array, value: float) -> None:
     for i in range(x.shape[0]):
         x[i] = value
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _copy(x: Array, out: Array) -> None:
+def copy(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         out[i] = x[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _size(x: Array) -> float:
+def size(x: Array) -> float:
     """Σ |x_i|."""
     total = 0.0
     for i in range(x.shape[0]):
@@ -74,7 +74,7 @@ def _size(x: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _dot(x: Array, y: Array) -> float:
+def dot(x: Array, y: Array) -> float:
     total = 0.0
     for i in range(x.shape[0]):
         total += x[i] * y[i]
@@ -84,7 +84,7 @@ def _dot(x: Array, y: Array) -> float:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _psi(y: Array, kind: int, alpha: Array, f: Array, a: Array) -> float:
     """Ψ at (alpha, f), leaving the likelihood's terms there in a."""
-    return likelihood_terms(kind, y, f, a[LOG_P], a[G], a[W], a[RATIO]) - 0.5 * _dot(alpha, f)
+    return likelihood_terms(kind, y, f, a[LOG_P], a[G], a[W], a[RATIO]) - 0.5 * dot(alpha, f)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -129,23 +129,41 @@ def _direction(K: Array, L: Array, a: Array) -> float:
     for i in range(a.shape[1]):
         a[R, i] = a[G, i] - a[ALPHA, i]
     _solve(K, L, a[ROOT_W], a[R], a[D_ALPHA], a[D_F])
-    return math.sqrt(max(_dot(a[R], a[D_F]), 0.0))
+    return math.sqrt(max(dot(a[R], a[D_F]), 0.0))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def slack(a: Array, psi: float, scale: float) -> float:
+    """By how much rounding, of α'Kα above all, may make Ψ fall."""
+    total = size(a[ALPHA])
+    return 1e-13 * abs(psi) + 4.0 * EPS * scale * total * total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def attempt(a: Array, step: float) -> None:
+    """Where the direction leads, as (TRY_ALPHA, TRY_F)."""
+    for i in range(a.shape[1]):
+        a[TRY_ALPHA, i] = a[ALPHA, i] + step * a[D_ALPHA, i]
+        a[TRY_F, i] = a[F, i] + step * a[D_F, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def accept(a: Array) -> None:
+    """Go where was tried."""
+    copy(a[TRY_ALPHA], a[ALPHA])
+    copy(a[TRY_F], a[F])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _ascend(y: Array, kind: int, a: Array, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
     """Take the step, halved while Ψ falls by more than rounding; on failure the iterate stays as it was."""
-    size = _size(a[ALPHA])
-    slack = 1e-13 * abs(psi) + 4.0 * _EPS * scale * size * size  # rounding of α'Kα
+    least = psi - slack(a, psi, scale)
     step = 1.0
     for _ in range(halvings + 1):
-        for i in range(a.shape[1]):
-            a[TRY_ALPHA, i] = a[ALPHA, i] + step * a[D_ALPHA, i]
-            a[TRY_F, i] = a[F, i] + step * a[D_F, i]
+        attempt(a, step)
         psi_try = _psi(y, kind, a[TRY_ALPHA], a[TRY_F], a)
-        if psi_try >= psi - slack:
-            _copy(a[TRY_ALPHA], a[ALPHA])
-            _copy(a[TRY_F], a[F])
+        if psi_try >= least:
+            accept(a)
             return True, psi_try
         step *= 0.5
     return False, _psi(y, kind, a[ALPHA], a[F], a)
@@ -154,7 +172,7 @@ def _ascend(y: Array, kind: int, a: Array, psi: float, scale: float, halvings: i
 @njit(cache=True, nogil=True, error_model="numpy")
 def _tolerance(tol: float, scale: float, a: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √ΣW."""
-    return max(tol, _EPS * scale * _size(a[ALPHA]) * math.sqrt(_size(a[W])))
+    return max(tol, EPS * scale * size(a[ALPHA]) * math.sqrt(size(a[W])))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -168,7 +186,7 @@ def _bound(a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _accelerate(a: Array, first: bool) -> None:
+def accelerate(a: Array, first: bool) -> None:
     """Turn a chord direction δ into s = δ - θ(moved + δ - δ_last), θ = <δ, δ - δ_last>/|δ - δ_last|².
 
     Chord steps shrink mostly along one eigenvector; the secant (Anderson's method with one step of memory) removes it.
@@ -198,7 +216,7 @@ def _chords(
     first = True
     while not _bound(a) <= _tolerance(tol, scale, a):
         last, decrement = decrement, _direction(K, L, a)
-        _accelerate(a, first)
+        accelerate(a, first)
         first = False
         moved, psi = _ascend(y, kind, a, psi, scale, 0)
         target = _tolerance(tol, scale, a)
@@ -222,11 +240,11 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
         a[R, i] = a[W, i] * a[F, i] + a[G, i]
     _solve(K, L, a[ROOT_W], a[R], a[ALPHA], a[F])
     psi = _psi(y, kind, a[ALPHA], a[F], a)
-    _fill(a[TRY_F], 0.0)
+    fill(a[TRY_F], 0.0)
     if psi >= likelihood_terms(kind, y, a[TRY_F], a[LOG_P], a[D_ALPHA], a[D_F], a[TRY_ALPHA]):
         return psi
-    _fill(a[ALPHA], 0.0)
-    _fill(a[F], 0.0)
+    fill(a[ALPHA], 0.0)
+    fill(a[F], 0.0)
     return _psi(y, kind, a[ALPHA], a[F], a)
 
 
@@ -252,7 +270,7 @@ def find_mode(
     for i in range(n):
         scale = max(scale, K[i, i])
     if warm:
-        _copy(start, a[F])
+        copy(start, a[F])
     psi, decrement = _psi(y, kind, a[ALPHA], a[F], a), np.inf
     for n_factor in range(1, max_iter + 1):
         if not _factor(K, a, L):
@@ -264,11 +282,11 @@ def find_mode(
             decrement = _bound(a)
             if not decrement <= target:
                 decrement = _direction(K, L, a)
-            if target > _ROUNDED_AWAY:
+            if target > ROUNDED_AWAY:
                 return NOT_CONVERGED, n_factor, target, psi, a
             if decrement <= target:
                 return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), a
-            moved, psi = _ascend(y, kind, a, psi, scale, _HALVINGS)
+            moved, psi = _ascend(y, kind, a, psi, scale, HALVINGS)
             if not moved:
                 return NOT_CONVERGED, n_factor, decrement, psi, a
         psi = _chords(K, y, kind, L, a, psi, decrement, scale, tol)

@@ -3,6 +3,7 @@
     Logistic      p(y | f) = σ(y f) = 1/(1 + exp(-y f))     y = ±1
     Probit        p(y | f) = Φ(y f)                         y = ±1
     LabelNoise    p(y | f) = ε + (1 - 2ε) Φ(y f)            y = ±1, flipped at rate ε; or a step H(y f) instead of Φ
+    Softmax       p(y | f) = exp f_y/Σ_c exp f_c            y = 0, 1, …, C - 1; a latent value f_c for each class
     Gaussian      p(y | f) = N(y; f, noise)                 y any number; noise is a variance
     VaryingNoise  p(y | f) = N(y; f, noise(x))              y any number; log noise(x) linear in basis functions of x
 
@@ -16,7 +17,18 @@ prior is a question, inferred together with the kernel's.
 from __future__ import annotations
 
 from hmcgp.likelihoods.base import Derivatives, Likelihood
+from hmcgp.likelihoods.classes import Softmax
 from hmcgp.likelihoods.labels import LabelNoise, Logistic, Probit
 from hmcgp.likelihoods.numbers import Gaussian, NoisyNumbers, VaryingNoise
 
-__all__ = ["Derivatives", "Gaussian", "LabelNoise", "Likelihood", "Logistic", "NoisyNumbers", "Probit", "VaryingNoise"]
+__all__ = [
+    "Derivatives",
+    "Gaussian",
+    "LabelNoise",
+    "Likelihood",
+    "Logistic",
+    "NoisyNumbers",
+    "Probit",
+    "Softmax",
+    "VaryingNoise",
+]

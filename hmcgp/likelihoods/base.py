@@ -30,7 +30,7 @@ class Likelihood(Parametric, ABC):
     """Base class: p(y | f), labels -1 and +1 unless `targets` says otherwise."""
 
     kind: ClassVar[int]  # what the compiled core calls it, where y is a label
-    targets: ClassVar[str] = "labels"  # or "numbers": what y holds, which decides the default priors
+    targets: ClassVar[str] = "labels"  # or "classes", "numbers": what y holds, which decides the default priors
 
     def located(self, X: Array) -> Self:
         """The same likelihood, told the inputs of the rows that it explains; most do not care."""
@@ -80,6 +80,26 @@ class Likelihood(Parametric, ABC):
     @abstractmethod
     def average(self, mean: Array, variance: Array) -> Array:
         """P(y = +1) for a Gaussian latent value of this mean and variance, elementwise."""
+
+    def count(self, y: Array) -> int:
+        """Number of classes behind y: 2, unless the likelihood says otherwise."""
+        return 2
+
+    def normalised(self, p: Array) -> Array:
+        """Sums of class probabilities over draws, of shape (m, C), as probabilities."""
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    def class_probabilities(self, mean: Array, variance: Array) -> Array:
+        """Probabilities of the classes for Gaussian latent values, of shape (2, m): P(y = -1) and P(y = +1).
+
+        The smaller one is computed and the larger its complement: no tail is lost in 1 - p.
+
+        Parameters
+        ----------
+        mean, variance : ndarrays of shape (m,)
+        """
+        small = self.average(-np.abs(mean), variance)
+        return np.where([mean > 0.0, mean <= 0.0], small, 1.0 - small)
 
     def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
         """Log of the predictive probability (or density) ∫ p(y | f) N(f; mean, variance) df, elementwise.

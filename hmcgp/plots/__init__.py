@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hmcgp.plots._calibration import calibration
 from hmcgp.plots._compare import compare_evidence
+from hmcgp.plots._confusion import confusion
 from hmcgp.plots._loo import loo
 from hmcgp.plots._numbers import numbers_1d, numbers_2d
 from hmcgp.plots._predictive import predictive, predictive_1d, predictive_2d
@@ -18,6 +19,7 @@ from hmcgp.plots._trace import trace
 __all__ = [
     "calibration",
     "compare_evidence",
+    "confusion",
     "loo",
     "numbers_1d",
     "numbers_2d",

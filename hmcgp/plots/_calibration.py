@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import _style as style
-from hmcgp.plots._result import Classifier, binary_classes, check_prob, is_class_1, require, target_label
+from hmcgp.plots._result import Classifier, check_labels, check_prob, require, target_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,17 +34,18 @@ def calibration(
     *,
     n_bins: int = 10,
     prob: float = 0.9,
+    of: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a reliability diagram: observed frequency against predicted probability of the second class.
+    """Draw a reliability diagram: observed frequency against predicted probability of a class.
 
     Bins hold about equally many cases. Bars, joined to a band, are Jeffreys intervals of the frequency in each bin; the
     histogram beneath counts the predictions.
 
     Parameters
     ----------
-    result : fitted binary classifier, or array of shape (n,) or (n, 2)
-        An array holds predicted probabilities, of the second label in sorted order when one-dimensional.
+    result : fitted classifier, or array of shape (n,) or (n, C)
+        An array holds predicted probabilities, of the classes in sorted order; one-dimensional, of the second of two.
     X : array or DataFrame of shape (n, d)
         Inputs, best those of cases not used in the fit. Not needed with an array of probabilities.
     y : array of shape (n,)
@@ -53,6 +54,9 @@ def calibration(
         Number of bins; tied predictions share a bin, so there may be fewer.
     prob : float, default 0.9
         Probability of the intervals.
+    of : label, optional
+        The class whose probability is drawn, against all others: needed with more than two classes.  Default: the
+        second of two.
     ax : Axes, optional
         Drawn into when given.
 
@@ -65,36 +69,49 @@ def calibration(
         raise InvalidInput(f"'n_bins' must be at least 1; got {n_bins}.")
     if y is None:
         raise InvalidInput("'y', the labels to compare with, must be given.")
-    p, classes = _probabilities(result, X, y)
-    event = is_class_1(y, classes)
+    p, label, event = _probabilities(result, X, y, of)
     if len(p) != len(event):
         raise InvalidInput(f"'y' must have one label per prediction; got {len(event)} labels for {len(p)} predictions.")
     ax = style.new_axes(ax, (4.6, 5.2))
     bins = _bin(p, event, n_bins, prob)
     _reliability(ax, bins, prob, f"observed, n = {len(p)}\nlog loss {_log_loss(p, event):.3f}")
     _histogram(ax, p)
-    ax.set(xlabel=f"predicted {target_label(y, classes)}", ylabel="observed frequency")
+    ax.set(xlabel=f"predicted {target_label(y, label)}", ylabel="observed frequency")
     ax.set(xlim=(-0.03, 1.03), ylim=(_STRIP[0], 1.03), yticks=np.linspace(0.0, 1.0, 6), aspect="equal")
     style.clean(ax)
     ax.spines["left"].set_bounds(0.0, 1.0)
     return ax
 
 
-def _probabilities(result: Any, X: Any, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
-    """Probability of the second class, and the two classes."""
+def _probabilities(result: Any, X: Any, y: ArrayLike, of: Any) -> tuple[Array, Any, NDArray[np.bool_]]:
+    """Probability of a class, its label, and where it came true."""
     if hasattr(result, "predict_proba"):
         require(result, "classes_")
         if X is None:
             raise InvalidInput("'X' must be given with an estimator.")
-        classes = binary_classes(result.classes_)
-        return np.asarray(result.predict_proba(X))[:, 1], classes
-    p = np.asarray(result, dtype=float)
-    if p.ndim == 2:
-        binary_classes(range(p.shape[1]))
-        p = p[:, 1]
-    if p.ndim != 1 or not len(p) or not ((p >= 0.0) & (p <= 1.0)).all():
+        p, classes = np.asarray(result.predict_proba(X)), np.asarray(result.classes_)
+    else:
+        p, classes = np.asarray(result, dtype=float), np.unique(np.asarray(y))
+    if p.ndim not in (1, 2) or not p.size or not ((p >= 0.0) & (p <= 1.0)).all():
         raise InvalidInput("'result' must be a fitted classifier, or probabilities between 0 and 1, one per case.")
-    return p, binary_classes(np.unique(np.asarray(y)))
+    if p.ndim == 1:
+        p = np.column_stack([1.0 - p, p])
+    column = _column(of, classes)
+    if p.shape[1] != len(classes):
+        raise InvalidInput(f"'result' has probabilities of {p.shape[1]} classes; 'y' holds {classes.tolist()}.")
+    return p[:, column], classes[column], np.asarray(check_labels(y, classes) == classes[column], dtype=bool)
+
+
+def _column(of: Any, classes: NDArray[Any]) -> int:
+    if of is None:
+        if len(classes) != 2:
+            raise InvalidInput(
+                f"with {len(classes)} classes, 'of' says whose probability to draw: one of {classes.tolist()}."
+            )
+        return 1
+    if of not in classes.tolist():
+        raise InvalidInput(f"'of' must be one of the classes {classes.tolist()}; got {of!r}.")
+    return classes.tolist().index(of)
 
 
 def _bin(p: Array, event: NDArray[np.bool_], n_bins: int, prob: float) -> Bins:

@@ -86,7 +86,7 @@ def compare_evidence(comparison: Comparison, *, axes: NDArray[Any] | None = None
                 ax.set_ylabel(_label(comparison, below))
             style.clean(ax)
     axes[0, 0].legend(loc="upper left", frameon=False, fontsize=style.SMALL, labelcolor=style.INK, handletextpad=0.1)
-    title = target_label(None, comparison.classes) + (", each row given all others" if comparison.left_out else "")
+    title = target_label(None, comparison.classes[1]) + (", each row given all others" if comparison.left_out else "")
     axes[0, 0].set_title(title, loc="left", fontsize=style.TEXT, color=style.INK)
     return axes
 

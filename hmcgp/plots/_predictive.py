@@ -112,7 +112,7 @@ def predictive_1d(
     names = input_names(result, X)
     ax.set(
         xlabel=names[0] if names else "input",
-        ylabel=target_label(y, classes),
+        ylabel=target_label(y, classes[1]),
         xlim=(grid[0], grid[-1]),
         ylim=(-0.08, 1.08),
     )
@@ -168,7 +168,7 @@ def predictive_2d(
     ax.set(xlabel=names[0], ylabel=names[1], xlim=(x0[0], x0[-1]), ylim=(x1[0], x1[-1]))
     style.clean(ax)
     if colorbar:
-        style.colorbar(ax, filled, target_label(y, classes), ticks=[0, *_LINES, 1])
+        style.colorbar(ax, filled, target_label(y, classes[1]), ticks=[0, *_LINES, 1])
     return ax
 
 

@@ -96,16 +96,21 @@ def binary_classes(classes: ArrayLike) -> NDArray[Any]:
 
 def is_class_1(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.bool_]:
     """Tell where `y` is the second class; refuse labels that are neither."""
+    return np.asarray(check_labels(y, classes) == classes[1], dtype=bool)
+
+
+def check_labels(y: ArrayLike, classes: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels as an array; refuse any that is none of the classes."""
     labels = np.asarray(y)
     unknown = sorted(set(labels.tolist()) - set(classes.tolist()), key=str)
     if labels.ndim != 1 or unknown:
         raise InvalidInput(f"'y' must be one-dimensional with the labels {classes.tolist()}; also got {unknown[:5]}.")
-    return np.asarray(labels == classes[1], dtype=bool)
+    return labels
 
 
-def target_label(y: object, classes: NDArray[Any]) -> str:
+def target_label(y: object, label: object) -> str:
     """Text for an axis: P(diabetes = Yes), or P(y = Yes) when `y` has no name."""
-    return f"P({getattr(y, 'name', None) or 'y'} = {classes[1]})"
+    return f"P({getattr(y, 'name', None) or 'y'} = {label})"
 
 
 def input_names(result: object, X: object = None) -> list[str] | None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.contour import QuadContourSet
 
 BLUE, VERMILION = "#0072B2", "#D55E00"
 CHAINS = (BLUE, "#E69F00", "#009E73", "#CC79A7", "#56B4E9", VERMILION)
@@ -46,7 +46,7 @@ def probability_map() -> LinearSegmentedColormap:
     return LinearSegmentedColormap.from_list("hmcgp_probability", ["#6FB1D8", "#FAFAFA", "#EDA06A"])
 
 
-def colorbar(ax: Axes, filled: QuadContourSet, label: str, *, ticks: Any) -> None:
+def colorbar(ax: Axes, filled: ScalarMappable, label: str, *, ticks: Any) -> None:
     """Add a quiet colour bar."""
     figure = ax.get_figure()
     assert figure is not None

@@ -20,8 +20,8 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         "period", "tail", "skew", "part_variance", "coefficient", "log_slope" or "log_length_slope".
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts, or the sum that a weight is in.
-    targets : {"labels", "numbers"}, default="labels"
-        What the latent function explains: two classes, or standardised numbers.
+    targets : {"labels", "classes", "numbers"}, default="labels"
+        What the latent function explains: two classes, several, or standardised numbers.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     if isinstance(n_inputs, bool) or not isinstance(n_inputs, int | np.integer) or n_inputs < 1:
         raise InvalidInput(f"'n_inputs' must be a positive whole number; got {n_inputs!r}.")
     log_d = math.log(n_inputs)
-    variance = LogNormal(2.0, 2.0) if targets == "labels" else LogNormal(0.0, 1.5)
+    variance = LogNormal(0.0, 1.5) if targets == "numbers" else LogNormal(2.0, 2.0)
     known: dict[str, Prior] = {
         "variance": variance,
         "length_scale": LogNormal(0.5 + 0.5 * log_d, 1.0),

@@ -1,0 +1,79 @@
+"""A covariance function for each class, where the likelihood has a latent function for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.kernels.base import Kernel, Parameter, Pullback
+
+
+@dataclass(frozen=True)
+class PerClass(Kernel):
+    """Independent functions, one for each class: K, of shape (C, n, n), stacks their covariance matrices.
+
+    `Model` and `GPClassifier` make one of a list of kernels.  Nothing else can be made of it: combine the kernels
+    themselves.
+
+    Parameters
+    ----------
+    kernels : tuple of Kernel
+        In the order of the classes.
+    names : tuple of str, optional
+        Of the classes; they stand before the names of the parameters.  Default: class0, class1, …
+    """
+
+    kernels: tuple[Kernel, ...]
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        kernels = tuple(self.kernels)
+        bad = [k for k in kernels if not isinstance(k, Kernel) or isinstance(k, PerClass)]
+        if bad or len(kernels) < 2:
+            raise InvalidInput(f"kernels of classes must be two or more hmcgp kernels; got {bad or list(kernels)}.")
+        names = tuple(self.names) or tuple(f"class{c}" for c in range(len(kernels)))
+        if len(names) != len(kernels) or len(set(names)) < len(names):
+            raise InvalidInput(f"{len(kernels)} kernels need as many different names of classes; got {list(names)}.")
+        object.__setattr__(self, "kernels", kernels)
+        object.__setattr__(self, "names", names)
+
+    def children(self) -> dict[str, Kernel]:
+        """The kernel of each class."""
+        return dict(zip(self.names, self.kernels, strict=True))
+
+    def parameters(self, inputs: Sequence[str]) -> list[Parameter]:
+        """All parameters, class by class, with the name of the class before each."""
+        return [
+            p._replace(name=f"{name}.{p.name}", of_class=name)
+            for name, kernel in self.children().items()
+            for p in kernel.parameters(inputs)
+        ]
+
+    def located(self, inputs: Sequence[str]) -> Kernel:
+        """The same kernels with positions in place of names, once the inputs are known."""
+        return self._with({"kernels": tuple(k.located(inputs) for k in self.kernels)})
+
+    def _bind(self, remaining: list[Any]) -> Self:
+        return self._with({"kernels": tuple(k._bind(remaining) for k in self.kernels)})
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrices, of shape (C, n, n), and pullback of adjoints of that shape (see `Kernel.vjp`)."""
+        matrices, pullbacks = zip(*(k.vjp(X) for k in self.kernels), strict=True)
+
+        def pullback(G: Array) -> Array:
+            return np.concatenate([pull(G_c) for pull, G_c in zip(pullbacks, G, strict=True)])
+
+        return np.stack(matrices), pullback
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        """Covariances of each class between the rows of X and those of X2, of shape (C, n, m)."""
+        return np.stack([k(X, X2) for k in self.kernels])
+
+    def diag(self, X: Array) -> Array:
+        """Prior variances of each class at each row of X, of shape (C, n)."""
+        return np.stack([k.diag(X) for k in self.kernels])

@@ -1,0 +1,74 @@
+"""Several classes against two: one evaluation of log Z with its gradient, BLAS on one thread, in time on the processor.
+
+Forensic glass, six classes and 190 of its 214 rows, at one point of the hyperparameters.  The binary model has the same
+rows and kernel, and two labels (window glass or not).  A Newton iteration of two classes costs a factorisation of order
+n, n³/3; one of C classes C inverses, n³ each, since the matrix that couples the classes is the sum of them.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from benchmark_evidence import KERNEL, in_turns, peak_arrays, theta_of, verdict
+
+from hmcgp import Model, datasets
+
+N_ROWS, N_CLASSES = 190, 6
+RATIO = 1.5  # target: at most this times C times the binary cost
+ARRAYS = N_CLASSES + 6  # target: at most this many n x n arrays
+
+
+def glass(n: int = N_ROWS) -> tuple[Any, Any]:
+    """Standardised inputs and classes 0 to 5; rows are repeated, with noise, where n exceeds their number."""
+    bunch = datasets.load_glass()
+    X = bunch.data.to_numpy()
+    codes = np.unique(bunch.target, return_inverse=True)[1].astype(float)
+    rng = np.random.default_rng(0)
+    rows = np.resize(rng.permutation(len(X)), n)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    return X[rows] + (n > len(X)) * 0.1 * rng.normal(size=(n, X.shape[1])), codes[rows]
+
+
+def evaluation() -> dict[str, Any]:
+    X, y = glass()
+    theta = theta_of(X.shape[1])
+    nearby = theta * np.exp(0.1 * np.resize([1.0, -1.0], theta.size))  # as in benchmark_evidence
+    models = {
+        "binary": Model(X, np.where(y < 2.0, 1.0, -1.0), kernel=KERNEL),
+        "softmax": Model(X, y, kernel=KERNEL, likelihood="softmax"),
+    }
+    calls, found = {}, {}
+    for name, model in models.items():
+        start = model.posterior(nearby)[1].posterior.start
+        for kind, begin in (("cold", None), ("warm", start)):
+            calls[f"{name}_{kind}"] = lambda m=model, s=begin: m.log_evidence(theta, s)
+            found[f"{name}_{kind}_iterations"] = model._log_evidence(theta, begin)[0].n_iter
+    best = in_turns(calls, 8.0, 20, time.thread_time)
+    ratios = {f"{kind}_over_binary": best[f"softmax_{kind}"] / best[f"binary_{kind}"] for kind in ("cold", "warm")}
+    return {**{f"{name}_ms": 1e3 * t for name, t in best.items()}, **found, **ratios}
+
+
+PREPARE = """
+from benchmark_softmax import KERNEL, Model, glass, theta_of
+def prepare(n):
+    X, y = glass(n)
+    model = Model(X, y, kernel=KERNEL, likelihood="softmax")
+    return lambda: model.log_evidence(theta_of(X.shape[1]))
+"""
+
+
+def report() -> dict[str, Any]:
+    figures = {**evaluation(), "peak_arrays": peak_arrays(1000, PREPARE)}
+    print(f"log Z + gradient, glass, n = {N_ROWS}, C = {N_CLASSES}; one core")
+    for kind in ("cold", "warm"):
+        ratio = figures[f"{kind}_over_binary"]
+        times = ", ".join(
+            f"{name} {figures[f'{name}_{kind}_ms']:.2f} ms ({figures[f'{name}_{kind}_iterations']} iterations)"
+            for name in ("binary", "softmax")
+        )
+        print(f"  {kind}: {times}, ratio by class {verdict(ratio / N_CLASSES, RATIO, at_least=False)}")
+    if figures["peak_arrays"] is not None:
+        print(f"  peak memory in n x n arrays {verdict(figures['peak_arrays'], ARRAYS, at_least=False)}", flush=True)
+    return figures
