@@ -166,7 +166,7 @@ def test_locally_linear_with_constant_slopes_is_linear():
         Warped(Linear(), np.log1p),
         Rescaled(Linear(), np.sum),
     ],
-    ids=str,
+    ids=["additive", "bound", "sinh-arcsinh", "warped", "rescaled"],
 )
 def test_they_are_values(kernel):
     assert kernel == copy.deepcopy(kernel) == pickle.loads(pickle.dumps(kernel))
