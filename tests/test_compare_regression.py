@@ -91,18 +91,6 @@ def test_motorcycle():
 
 
 @pytest.mark.slow
-def test_yacht():
-    """Two folds of ten; all ten, with longer chains, are `scripts/compare_regression.py`."""
-    X, y = study.LOADERS["yacht"](return_X_y=True)
-    hmc, point, ml = (
-        study.held_out(method, X, y, run=2)
-        for method in (study.ours(**SHORT), study.ours(**POINT), study.maximum_likelihood())
-    )
-    gaps = study.difference(hmc, point), study.difference(hmc, ml)
-    assert min(gap.mean for gap in gaps) > 0.0, gaps
-
-
-@pytest.mark.slow
 def test_co2(tmp_path):
     data = co2.record()
     gp = co2.fitted(data, **SHORT)

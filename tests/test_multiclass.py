@@ -53,7 +53,7 @@ def test_averages_are_good_to_a_thousandth(n_classes, scale, tolerance):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n_classes", "tolerance"), [(3, 5e-4), (6, 4e-3), (10, 8e-3)])
+@pytest.mark.parametrize(("n_classes", "tolerance"), [(3, 5e-4), (6, 5e-3), (10, 8e-3)])
 def test_averages_over_latent_values_of_variance_1000(n_classes, tolerance):
     """A softmax of such values is nearly a maximum, which has corners: the most difficult case."""
     mean, covariance = gaussians(100, n_classes, 1000.0)

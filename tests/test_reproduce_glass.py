@@ -24,7 +24,7 @@ def test_thyroid_by_map(thyroid):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The least populated class")
+@pytest.mark.filterwarnings("ignore:The least populated class", "ignore:1 of 19. rows repeat")
 def test_glass_by_map_with_a_kernel_for_each_class():
     """Their 23.3 %, on folds of our own; the time they took was about 24 hours."""
     X, y = DATA["glass"](return_X_y=True)

@@ -13,6 +13,8 @@ Largest error in p over 20 random (m, S), against 64 times as many points of ano
     C = 3    1e-5    8e-5    1e-4    3e-4
     C = 6    4e-5    5e-4    1e-3    3e-3
     C = 10   1e-4    7e-4    2e-3    5e-3
+
+Over 100 of them, at variance 1000 and C = 6, it is 4e-3.
 """
 
 from __future__ import annotations
