@@ -12,6 +12,9 @@ PACKAGE = Path(__file__).parents[1] / "hmcgp"
 FORBIDDEN = {
     "linalg": "*",
     "quadrature": "*",
+    "mixture": "*",
+    "basis": "*",
+    "pairs": ["kernels", "priors", "transforms", "model", "samplers", "predict", "optimize", "estimators"],
     "parameters": ["kernels", "likelihoods", "priors", "transforms", "evidence", "model", "samplers"],
     "hyperprior": ["kernels", "likelihoods", "evidence", "model", "samplers", "predict", "optimize"],
     "kernels": ["likelihoods", "_likelihood_core", "priors", "transforms", "evidence", "model", "samplers"],
