@@ -172,8 +172,10 @@ def as_sampler(sampler: str | Sampler) -> Sampler:
             return SAMPLERS[sampler]()
     elif hasattr(sampler, "build_step") and not isinstance(sampler, type):
         return sampler
-    hint = " For the most probable parameters use find_map, or GPClassifier(sampler='map')." if sampler == "map" else ""
-    raise InvalidInput(f"'sampler' must be one of {sorted(SAMPLERS)} or an instance; got {sampler!r}.{hint}")
+    raise InvalidInput(
+        f"'sampler' must be one of {sorted(SAMPLERS)} or an instance; got {sampler!r}. For the single most probable "
+        "parameters use find_map, or sampler='map' of the estimators."
+    )
 
 
 def check_counts(*, draws: int, tune: int, chains: int) -> None:
