@@ -228,25 +228,36 @@ def report_hmc() -> list[dict[str, Any]]:
 
 
 def draw(path: str, output: Path) -> None:
-    """Time against n by both solvers, and the error of the iterative one (after MacKay 1997, fig. 7)."""
+    """Time against n by both solvers, and the errors of the iterative one (after MacKay 1998, fig. 7)."""
     import matplotlib.pyplot as plt
+
+    from hmcgp.plots import _style as style
 
     rows = json.loads(Path(path).read_text())["solvers"]["rows"]
     figure, (times, errors) = plt.subplots(1, 2, figsize=(11.0, 4.4), layout="constrained")
-    for noise, marker in zip(NOISES, "os", strict=True):
+    for noise, line in zip(NOISES, ("o-", "s--"), strict=True):
         group = [row for row in rows if row["noise"] == noise]
         n = [row["n"] for row in group]
-        for solver, colour in (("cholesky", "C0"), ("iterative", "C1")):
-            seconds = [row[f"{solver}_s"] for row in group]
-            times.loglog(n, seconds, f"{colour}-{marker}", label=f"{solver}, noise {noise}")
-        errors.loglog(n, [row["log_z_error"] for row in group], f"C2-{marker}", label=f"log evidence, noise {noise}")
-        shift = [row["posterior_shift_sd"] for row in group]
-        errors.loglog(n, shift, f"C3-{marker}", label=f"shift of the posterior in its sd, noise {noise}")
-    times.set(xlabel="rows", ylabel="seconds", title="log evidence and gradient, one core")
-    errors.set(xlabel="rows", title="error of the iterative solver")
+        for solver, colour in (("Cholesky", style.BLUE), ("iterative", style.VERMILION)):
+            seconds = [row[f"{solver.lower()}_s"] for row in group]
+            times.loglog(n, seconds, line, color=colour, label=f"{solver}, noise {noise}")
+        for error, what, colour in (
+            ("log_z_error", "log evidence, nats", style.CHAINS[2]),
+            ("gradient_error", "gradient in log θ (its norm)", style.CHAINS[1]),
+            ("posterior_shift_sd", "shift of the posterior in its sd", style.BLUE),
+        ):
+            label = what if noise == NOISES[0] else None  # dashes mean the same on both sides
+            errors.loglog(n, [row[error] for row in group], line, color=colour, label=label)
+    times.set(ylabel="seconds", title="Log evidence and gradient, one core")
+    errors.set(title=f"Error of the iterative solver, root mean square of {SEEDS} seeds")
+    errors.set_ylim(top=20.0)
     for ax in (times, errors):
-        ax.legend(fontsize="small")
+        ax.set_xlabel("rows")
+        ax.set_xticks(n, labels=[str(k) for k in n])
+        ax.minorticks_off()
+        ax.legend(fontsize="small", frameon=False)
         ax.grid(alpha=0.3)
+        ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(output, dpi=80)
     print(output)
 
