@@ -253,10 +253,11 @@ def checked_table(estimator: Any, X: Any, y: Any) -> tuple[Array, Array, OneOutp
     kind = estimator.outputs
     if kind not in OUTPUTS:
         raise InvalidInput(f"'outputs' must be one of {list(OUTPUTS)}; got {kind!r}.")
-    if not (np.ndim(y) == 2 and np.shape(y)[1] > 1):
+    shape = np.asarray(y).shape
+    if not (len(shape) == 2 and shape[1] > 1):
         if kind == "coregional":
             raise InvalidInput(
-                f"outputs='coregional' is for 'y' of shape (n, k), k >= 2; got {np.shape(y)}. For one output leave "
+                f"outputs='coregional' is for 'y' of shape (n, k), k >= 2; got {shape}. For one output leave "
                 "'outputs' out."
             )
         X, y = validate_data(estimator, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True)
@@ -264,7 +265,7 @@ def checked_table(estimator: Any, X: Any, y: Any) -> tuple[Array, Array, OneOutp
     X = validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2)
     Y = check_array(y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
     check_consistent_length(X, Y)
-    layout = (IndependentOutputs if kind == "independent" else CoregionalOutputs)(_names(y))
+    layout = (IndependentOutputs if kind == "independent" else CoregionalOutputs)(_names(y, Y.shape[1]))
     layout.check_missing(Y)
     return X, Y, layout
 
@@ -280,6 +281,9 @@ def more_targets(layout: OneOutput, y: Any) -> Array:
             f"'y' must have a column for each of the {len(layout.names)} outputs {', '.join(layout.names)}; got "
             f"{Y.shape[1]}."
         )
+    given = tuple(map(str, getattr(y, "columns", layout.names)))
+    if given != layout.names and set(given) == set(layout.names):
+        raise InvalidInput(f"the columns of 'y' must be in the order of fit, {', '.join(layout.names)}; got {given}.")
     return np.asarray(Y)
 
 
@@ -301,8 +305,8 @@ def learn_scaling(y: Array, layout: OneOutput, *, standardize: bool) -> Scaling:
     return Scaling(*(np.concatenate([getattr(scaling, part) for scaling in found]) for part in parts))
 
 
-def _names(y: Any) -> tuple[str, ...]:
-    names = tuple(map(str, y.columns if hasattr(y, "columns") else range(np.shape(y)[1])))
+def _names(y: Any, k: int) -> tuple[str, ...]:
+    names = tuple(map(str, y.columns if hasattr(y, "columns") else range(k)))
     if len(set(names)) < len(names):
         raise InvalidInput(f"the columns of 'y' must have different names; got {', '.join(names)}.")
     return names
