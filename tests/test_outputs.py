@@ -30,6 +30,7 @@ def test_evidence_of_columns_is_the_sum_of_normal_densities(likelihood):
     C = K + np.diag(likelihood.row_noise(12))
     expected = sum(multivariate_normal(np.zeros(12), C).logpdf(y) for y in Y.T)
     np.testing.assert_allclose(Exact()(K, Y, likelihood).log_z, expected, rtol=1e-12)
+    np.testing.assert_allclose(Exact()(K, np.asfortranarray(Y), likelihood).log_z, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("provider", SOLVERS, ids=["cholesky", "iterative"])

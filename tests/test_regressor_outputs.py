@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import warnings
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -18,6 +20,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
 
 mpl.use("Agg")
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+import picture_outputs
 
 from hmcgp import GPRegressor, Model, plots, predict
 from hmcgp.errors import InvalidInput
@@ -388,7 +393,7 @@ def test_copies_without_noise_are_of_the_same_output():
     quick(
         outputs="coregional", likelihood=Gaussian(0.0), sampler="map", kernel=SquaredExponential(length_scale=0.3)
     ).fit(twice, apart.mask(pd.DataFrame({"yield": apart.index == 30, "price": apart.index == 0})))
-    with pytest.raises(InvalidInput, match="the same inputs and no noise"):
+    with pytest.raises(InvalidInput, match="rows 0 and 30 have the same inputs and no noise"):
         quick(outputs="coregional", likelihood=Gaussian(0.0)).fit(twice, apart)
 
 
@@ -439,3 +444,16 @@ def test_pictures_are_of_one_output(gp):
     plots.trace(gp)
     plots.loo(gp)
     plots.relevance(gp)
+
+
+def test_the_picture_of_a_gap():
+    ours = picture_outputs.two_outputs(sampler="map")
+    figure = picture_outputs.draw(ours)
+    assert [ax.get_ylabel() for ax in figure.axes] == ["first", "second", "second"]
+    gap = ours.held_out.notna()
+    assert (ours.Y["second"].isna() == gap).all()
+    error, alone = (
+        np.sqrt(np.mean((mean - ours.held_out[gap]) ** 2))
+        for mean in (ours.together.predict(ours.X[gap])[:, 1], ours.alone.predict(ours.X[gap]))
+    )
+    assert error < 0.5 * alone

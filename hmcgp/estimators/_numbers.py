@@ -85,7 +85,7 @@ class NumbersMixin(GaussianProcess):
         covariance: Any = 0.0
         for mean, S in predict.observed_jointly(model, draws, X):
             means.append(self._layout.shaped(mean))
-            covariance = covariance + self._layout.within(S) / len(draws)
+            covariance += self._layout.within(S) / len(draws)
         between = np.array(means) - np.mean(means, axis=0)
         covariance = covariance + np.einsum("si...,sj...->ij...", between, between, optimize=True) / len(draws)
         return self._in_units(np.mean(means, axis=0)), self._unit**2 * covariance

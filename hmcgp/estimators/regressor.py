@@ -38,14 +38,14 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         is a constant or a linear function with unknown coefficients.
     likelihood : {"gaussian", "varying_noise"} or Likelihood, default="gaussian"
         `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, on the scale of the standardised target;
-        `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs.
+        `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs (not of coregional outputs).
     outputs : {"independent", "coregional"}, default="independent"
-        What several columns of y have in common; for one it does not matter.  "independent": given the hyperparameters
-        and the noise, which on the standardised scale are the same for all, nothing; at the cost of one output.
-        "coregional": outputs are correlated, cov(f_a(x), f_b(x')) = B_ab C(x, x') with B inferred
-        (`kernels.Coregional`; see `output_covariance`), each with a noise of its own, and may be missing (NaN) in some
-        rows.  An output then learns from the others, at a cost of O((nk)³).  B carries the variances: one of `kernel`
-        that is left to its default prior is fixed to 1 (in a sum that of the first term, in a product each).
+        What several columns of y have in common.  "independent": given the hyperparameters and the noise, which on the
+        standardised scale are the same for all, nothing; at the cost of one output.  "coregional": outputs are
+        correlated, cov(f_a(x), f_b(x')) = B_ab C(x, x') with B inferred (`kernels.Coregional`; see
+        `output_covariance`), each with a noise of its own, and may be missing (NaN) in some rows.  An output then
+        learns from the others, at a cost of O((nk)³).  B carries the variances: one of `kernel` that is left to its
+        default prior is fixed to 1 (in a sum that of the first term, in a product each).
     evidence : {"exact"} or EvidenceProvider, default="exact"
     sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc".
@@ -194,7 +194,7 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
             likelihood = replace(likelihood, known=self._known_noise(likelihood, noise_variance, targets))
         likelihood = self._layout.likelihood(likelihood)
         if isinstance(likelihood, Gaussian | OutputNoise) and likelihood.noise == 0.0:
-            self._refuse_copies(self._layout.rows(X, targets)[0], likelihood)
+            self._refuse_copies(X, targets, likelihood)
         return likelihood
 
     def _known_noise(
@@ -212,13 +212,16 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         self._layout = self._layout.with_rows(targets)
         return rows, y, self._layout.kernel(kernel, X.shape[1]), self._layout.input_names(self._input_names())
 
-    def _refuse_copies(self, X: Array, likelihood: Gaussian | OutputNoise) -> None:
+    def _refuse_copies(self, X: Array, targets: Array, likelihood: Gaussian | OutputNoise) -> None:
         """Two rows at one place, both without noise, contradict each other or make K singular."""
+        X, _ = self._layout.rows(X, targets)
         exact = np.arange(len(X)) if likelihood.known is None else np.flatnonzero(np.array(likelihood.known) == 0.0)
         _, first, place = np.unique(X[exact], axis=0, return_index=True, return_inverse=True)
         copies = np.flatnonzero(first[place.ravel()] != np.arange(len(exact)))
         if len(copies):
             one, other = exact[first[place.ravel()[copies[0]]]], exact[copies[0]]
+            whose = self._layout.with_rows(targets).together
+            one, other = (one, other) if whose is None else whose[[one, other]]
             raise InvalidInput(
                 f"rows {one} and {other} have the same inputs and no noise ({len(copies)} such rows): the covariance "
                 "is singular. Drop the copies, or leave the noise to be inferred (likelihood='gaussian')."

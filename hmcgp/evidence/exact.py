@@ -176,8 +176,10 @@ class Exact:
         noise = likelihood.row_noise(len(y))
         if self.solver == "iterative":
             return self._iterate(K, y, likelihood, noise, gradient)
-        solve = core.solve if y.ndim == 1 else core.solve_columns
-        positive_definite, log_z, alpha, L = solve(K, y, noise, gradient)
+        if y.ndim == 1:
+            positive_definite, log_z, alpha, L = core.solve(K, y, noise, gradient)
+        else:
+            positive_definite, log_z, alpha, L = core.solve_columns(K, np.ascontiguousarray(y), noise, gradient)
         if not positive_definite:
             raise NotPositiveDefinite(
                 f"Exact: K + diag noise is not positive definite to working precision (least noise {noise.min():.1e}, "
