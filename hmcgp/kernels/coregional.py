@@ -21,7 +21,8 @@ class Coregional(Kernel):
 
     Times a kernel C of the other columns, cov(f_a(x), f_b(x')) = B_ab C(x, x'): every output is a mixture of k
     independent functions.  The diagonal of L is positive, so that each B has one L, and no two signs say the same.  B
-    carries the variances: fix that of C to 1.
+    carries the variances: fix that of C to 1.  B_aa is a sum of a + 1 squares: under the default priors an output has a
+    somewhat larger prior variance the later it comes.
 
     Parameters
     ----------
