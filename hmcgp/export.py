@@ -3,7 +3,8 @@
 The arviz container has the groups `posterior` (natural parameters), `sample_stats`, `unconstrained_posterior`,
 `warmup_posterior` and `warmup_sample_stats` when there was a warm-up, `observed_data`, `constant_data`, and
 `log_likelihood` only when one is given.  One variable per hyperparameter; a per-input one has the dimension
-`feature`, whose coordinates are the input names, and one that every class has for itself the dimension `class`.
+`feature`, whose coordinates are the input names, one that every class has for itself the dimension `class`, and one of
+each of several outputs the dimension `output`.
 
 A saved estimator is an uncompressed zip archive of `meta.json` (format, versions), read first, and `estimator.pickle`.
 """
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SAMPLE_DIMS = ("chain", "draw")
-RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class")
+RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class", "output")
 
 FORMAT = "hmcgp-estimator"
 FORMAT_VERSION = 1
@@ -56,10 +57,11 @@ def to_arviz(
     Parameters
     ----------
     result : fitted estimator
-        Anything with `trace_` and `parameters_`; `feature_names_in_` names the columns of X.
+        Anything with `trace_` and `parameters_`; `feature_names_in_` names the columns of X,
+        `output_names_` those of y.
     X : array-like of shape (n, d), optional
         Inputs, stored in `constant_data`.
-    y : array-like of shape (n,), optional
+    y : array-like of shape (n,) or (n, k), optional
         Targets, stored in `observed_data`.
     log_likelihood : mapping of str to ndarray of shape (chains, draws) or (chains, draws, n), optional
         Log likelihoods given the draws.  Leave-one-out densities are not that.
@@ -75,6 +77,7 @@ def to_arviz(
         constant_data=None if X is None else {"X": X},
         log_likelihood=log_likelihood,
         features=getattr(result, "feature_names_in_", None),
+        outputs=getattr(result, "output_names_", None),
     )
 
 
@@ -87,6 +90,7 @@ def build_tree(
     log_likelihood: Mapping[str, Array] | None = None,
     attrs: Mapping[str, object] | None = None,
     features: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> Any:
     """Build the installed arviz's container from its pieces.
 
@@ -97,12 +101,15 @@ def build_tree(
     parameters : sequence of Parameter
         The free parameters, in the order of the columns of the trace.
     observed_data, constant_data : mapping of str to array-like, optional
-        Arrays with rows (dimension `obs_id`) first and columns (`feature`), if any, second.
+        Arrays with rows (dimension `obs_id`) first and columns, if any, second: outputs (`output`) and inputs
+        (`feature`).
     log_likelihood : mapping of str to ndarray of shape (chains, draws) or (chains, draws, n), optional
     attrs : mapping of str to object, optional
         More attributes of the root; what netCDF cannot hold is stored as JSON text.
     features : sequence of str, optional
         Names of all inputs.  By default the columns of a DataFrame in `constant_data`, else x0, x1, ...
+    outputs : sequence of str, optional
+        Names of several outputs.
 
     Returns
     -------
@@ -110,7 +117,9 @@ def build_tree(
     """
     _check_parameters(trace, parameters)
     features = _feature_names(parameters, constant_data or {}) if features is None else tuple(map(str, features))
-    dims = _feature_dims(parameters, features)
+    outputs = () if outputs is None else tuple(map(str, outputs))
+    columns = {"feature": features, "output": outputs}
+    dims = _feature_dims(parameters, features, outputs)
     groups: dict[str, Any] = {
         "posterior": _draws_dataset(trace.draws, parameters, dims),
         "sample_stats": _stats_dataset(trace, trace.stats).assign(_metric(trace)),
@@ -120,10 +129,13 @@ def build_tree(
         groups["warmup_posterior"] = _draws_dataset(trace.warmup_draws, parameters, dims)
         groups["warmup_sample_stats"] = _stats_dataset(trace, trace.warmup_stats)
     if log_likelihood is not None:
-        groups["log_likelihood"] = _dataset(log_likelihood, (*SAMPLE_DIMS, "obs_id"), features)
-    for group, arrays in (("observed_data", observed_data), ("constant_data", constant_data)):
+        groups["log_likelihood"] = _dataset(log_likelihood, (*SAMPLE_DIMS, "obs_id"), columns)
+    for group, arrays, second in (
+        ("observed_data", observed_data, "output"),
+        ("constant_data", constant_data, "feature"),
+    ):
         if arrays is not None:
-            groups[group] = _dataset(arrays, ("obs_id", "feature"), features)
+            groups[group] = _dataset(arrays, ("obs_id", second), columns)
     common = _attributes(trace)
     for dataset in groups.values():
         dataset.attrs = common if "chain" in dataset.dims else {k: v for k, v in common.items() if k != "sample_dims"}
@@ -147,11 +159,13 @@ def _feature_names(parameters: Sequence[Parameter], constant_data: Mapping[str, 
     return next((p.labels for p in parameters if p.labels is not None), ())
 
 
-def _feature_dims(parameters: Sequence[Parameter], features: tuple[str, ...]) -> dict[tuple[str, ...], str]:
-    """One dimension per set of inputs: `feature` for all of them, then `feature_1`, ..."""
+def _feature_dims(
+    parameters: Sequence[Parameter], features: tuple[str, ...], outputs: tuple[str, ...]
+) -> dict[tuple[str, ...], str]:
+    """One dimension per set of inputs: `feature` for all of them, then `feature_1`, ...; `output` for the outputs."""
     taken = {p.name for p in parameters}
     free = (name for i in itertools.count(1) if (name := f"feature_{i}") not in taken)
-    dims = {features: "feature"}
+    dims = {outputs: "output", features: "feature"}
     for p in parameters:
         if p.labels is not None and p.labels not in dims:
             dims[p.labels] = next(free)
@@ -230,8 +244,8 @@ def _metric(trace: Trace) -> dict[str, Any]:
     return {"inv_metric": xr.DataArray(trace.inv_metric, dims=("chain", *axes), coords=names)}
 
 
-def _dataset(arrays: Mapping[str, ArrayLike], dims: tuple[str, ...], features: Sequence[str]) -> Any:
-    """Put arrays over the leading `dims` into a dataset."""
+def _dataset(arrays: Mapping[str, ArrayLike], dims: tuple[str, ...], columns: Mapping[str, Sequence[str]]) -> Any:
+    """Put arrays over the leading `dims` into a dataset, with names for some of them."""
     import xarray as xr
 
     variables: dict[str, Any] = {}
@@ -242,7 +256,7 @@ def _dataset(arrays: Mapping[str, ArrayLike], dims: tuple[str, ...], features: S
             values = values.astype(str)
         variables[name] = (dims[: values.ndim], values)
         for dim, size in zip(dims, values.shape, strict=False):
-            coords[dim] = np.asarray(features, dtype=str) if dim == "feature" else np.arange(size)
+            coords[dim] = np.asarray(columns[dim], dtype=str) if columns.get(dim) else np.arange(size)
     return xr.Dataset(variables, coords=coords)
 
 

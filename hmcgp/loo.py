@@ -20,10 +20,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hmcgp import _arviz
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.evidence import Evidence
 from hmcgp.model import Model
 from hmcgp.predict import each_posterior, per_group
 
@@ -64,9 +66,9 @@ class LeaveOneOut:
         """Mean of -log p(y_i | y_-i): what cross-validation with one row per fold estimates."""
         return float(-np.mean(self.pointwise))
 
-    def in_units(self, unit: float) -> LeaveOneOut:
-        """The same for targets that are measured in other units: y times `unit`, whose density is that much lower."""
-        pointwise = self.pointwise - np.log(unit)
+    def in_units(self, log_unit: float | Array) -> LeaveOneOut:
+        """The same for targets in other units, whose log density is lower by log_unit, one for all or one per row."""
+        pointwise = self.pointwise - log_unit
         return replace(self, elpd=float(pointwise.sum()), pointwise=pointwise)
 
     def __repr__(self) -> str:
@@ -80,7 +82,14 @@ class LeaveOneOut:
         return f"<LeaveOneOut: elpd {self.elpd:.2f} ± {self.se:.2f}, {n} rows, log loss {self.log_loss:.4f}; {weights}>"
 
 
-def loo(model: Model, draws: Array, *, r_eff: float = 1.0, n_jobs: int | None = None) -> LeaveOneOut:
+def loo(
+    model: Model,
+    draws: Array,
+    *,
+    together: NDArray[np.intp] | None = None,
+    r_eff: float = 1.0,
+    n_jobs: int | None = None,
+) -> LeaveOneOut:
     """Leave-one-out predictive densities, averaged over draws of the hyperparameters.
 
     Parameters
@@ -89,6 +98,9 @@ def loo(model: Model, draws: Array, *, r_eff: float = 1.0, n_jobs: int | None = 
         With any evidence whose posterior has a cavity: all but "upper".
     draws : ndarray of shape (S, p)
         Natural hyperparameters, drawn given all rows.
+    together : ndarray of shape (n,), optional
+        Numbers 0, 1, … of the groups in which rows are left out, where one row of the user's is several of the model's.
+        Default: each by itself.
     r_eff : float, default=1.0
         Effective draws per draw, at most 1: decides how many weights count as the tail.
     n_jobs : int, optional
@@ -108,11 +120,15 @@ def loo(model: Model, draws: Array, *, r_eff: float = 1.0, n_jobs: int | None = 
     ApproximationWarning
         When some k exceeds 0.7: the hyperparameters change too much when that row is left out.
     """
-    return combine(log_predictive_per_draw(model, draws, n_jobs=n_jobs), r_eff=r_eff)
+    return combine(log_predictive_per_draw(model, draws, together=together, n_jobs=n_jobs), r_eff=r_eff)
 
 
-def log_predictive_per_draw(model: Model, draws: Array, *, n_jobs: int | None = None) -> Array:
-    """Log p(y_i | y_-i, θ_s) for each draw and row, of shape (S, n) (see `loo`)."""
+def log_predictive_per_draw(
+    model: Model, draws: Array, *, together: NDArray[np.intp] | None = None, n_jobs: int | None = None
+) -> Array:
+    """Log p(y_i | y_-i, θ_s) for each draw and row, of shape (S, n), of all columns of y together (see `loo`)."""
+    if together is not None:
+        return np.concatenate(per_group(_log_predictive_of_groups, model, draws, together, n_jobs=n_jobs))
     return np.concatenate(per_group(_log_predictive, model, draws, n_jobs=n_jobs))
 
 
@@ -125,7 +141,17 @@ def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[
 def _log_predictive(model: Model, draws: Array) -> Array:
     out = np.empty((len(draws), len(model.y)))
     for s, moments in _each_cavity(model, draws):
-        out[s] = model.bound_likelihood(draws[s]).log_average(model.y, *moments)
+        log_p = model.bound_likelihood(draws[s]).log_average(model.y, *moments)
+        out[s] = log_p if log_p.ndim == 1 else log_p.sum(axis=1)
+    return out
+
+
+def _log_predictive_of_groups(model: Model, draws: Array, together: NDArray[np.intp]) -> Array:
+    groups = np.split(np.argsort(together, kind="stable"), np.cumsum(np.bincount(together))[:-1])
+    out = np.empty((len(draws), len(groups)))
+    for s, _, evidence in each_posterior(model, draws):
+        _check_can_leave_out(model, evidence, "log_density_without")
+        out[s] = evidence.posterior.log_density_without(groups)  # type: ignore[attr-defined]
     return out
 
 
@@ -140,12 +166,16 @@ def _each_cavity(model: Model, draws: Array) -> Iterator[tuple[int, tuple[Array,
     Of shape (n,); with C classes (n, C) and, a covariance, (n, C, C).
     """
     for s, _, evidence in each_posterior(model, draws):
-        if not hasattr(evidence.posterior, "cavity"):
-            raise InvalidInput(
-                f"{type(model.evidence).__name__} cannot take one row out of its posterior. Fit with another evidence, "
-                "or take model.with_evidence(...)."
-            )
-        yield s, evidence.posterior.cavity()
+        _check_can_leave_out(model, evidence, "cavity")
+        yield s, evidence.posterior.cavity()  # type: ignore[attr-defined]
+
+
+def _check_can_leave_out(model: Model, evidence: Evidence, method: str) -> None:
+    if not hasattr(evidence.posterior, method):
+        raise InvalidInput(
+            f"{type(model.evidence).__name__} cannot take one row out of its posterior. Fit with another evidence, "
+            "or take model.with_evidence(...)."
+        )
 
 
 def combine(log_p: Array, *, r_eff: float = 1.0) -> LeaveOneOut:

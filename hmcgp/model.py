@@ -46,7 +46,8 @@ class Model:
         Inputs; a DataFrame's column names name the parameters.
     y : array-like of shape (n,)
         Labels -1 and +1; for the softmax, classes 0, 1, 2, …; for a Gaussian likelihood, numbers, of which the default
-        priors expect mean 0 and variance 1.
+        priors expect mean 0 and variance 1.  Numbers may have k columns, of shape (n, k): independent functions with
+        the same hyperparameters.
     kernel : Kernel, or list of Kernel, optional
         Default: `SquaredExponential(ard=True)` with its default priors.  For the softmax, one kernel is shared by the
         functions of all classes, with equal hyperparameters; a list has one for each.
@@ -364,7 +365,7 @@ def _check_data(X: Any, y: Any, likelihood: Likelihood) -> tuple[Array, Array]:
     # copies: the compiled code wants writable arrays, and what the caller does to his later is not our concern
     X = check_array(X, dtype=np.float64, order="C", copy=True, input_name="X")
     y = np.array(y, dtype=float, order="C")
-    if y.shape != X.shape[:1]:
+    if y.shape != X.shape[:1] and not (likelihood.targets == "numbers" and y.ndim == 2 and len(y) == len(X)):
         raise InvalidInput(f"'y' must have one value per row of 'X'; got {y.shape} for {X.shape[0]} rows.")
     likelihood.check_targets(y)
     return X, y

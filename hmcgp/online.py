@@ -100,6 +100,7 @@ def _extended_exactly(
     """The factor of C, α and log Z with more rows; symbols as in the header of this module."""
     assert posterior.L is not None
     L, n, m = posterior.L, len(posterior.alpha), len(y)
+    columns = y.size // m
     M = solve_triangular(L, K_cross, lower=True, check_finite=False)
     try:
         N = np.linalg.cholesky(K_new + np.diag(noise) - M.T @ M)
@@ -109,14 +110,15 @@ def _extended_exactly(
         ) from error
     larger = np.zeros((n + m, n + m))
     larger[:n, :n], larger[n:, :n], larger[n:, n:] = L, M.T, N
-    z = np.empty(n + m)  # L'⁻¹y
-    z[:n] = solve_triangular(L, posterior.f + posterior.noise * posterior.alpha, lower=True, check_finite=False)
+    targets = np.concatenate([posterior.f + (posterior.noise * posterior.alpha.T).T, y])
+    z = np.empty(targets.shape)  # L'⁻¹y
+    z[:n] = solve_triangular(L, targets[:n], lower=True, check_finite=False)
     z[n:] = solve_triangular(N, y - M.T @ z[:n], lower=True, check_finite=False)
     alpha = solve_triangular(larger, z, lower=True, trans=1, check_finite=False)
-    log_density = -0.5 * float(z[n:] @ z[n:]) - float(np.log(np.diag(N)).sum()) - 0.5 * m * math.log(2.0 * math.pi)
+    log_root = float(np.log(np.diag(N)).sum()) + 0.5 * m * math.log(2.0 * math.pi)
+    log_density = -0.5 * float(np.vdot(z[n:], z[n:])) - columns * log_root
     all_noise = np.concatenate([posterior.noise, noise])
-    targets = np.concatenate([posterior.f + posterior.noise * posterior.alpha, y])
-    new = ExactPosterior(targets - all_noise * alpha, alpha, all_noise, larger)
+    new = ExactPosterior(targets - (all_noise * alpha.T).T, alpha, all_noise, larger)
     return Evidence(old.log_z + log_density, None, np.empty(0), new, 0, 0.0)
 
 

@@ -13,8 +13,10 @@ once per group, values per draw twice what they return.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp._typing import Array
@@ -25,6 +27,7 @@ from hmcgp.likelihoods import NoisyNumbers
 from hmcgp.model import Model
 
 _GROUP = 25  # draws that share a warm start
+_JOINT_ROWS = 64  # whose covariances are computed together, for the few that are wanted
 _STEPS = 20  # on the way to a draw that cannot be solved at once
 BLOCK_BYTES = 32 * 2**20
 
@@ -58,14 +61,14 @@ def latent_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None =
 
     Returns
     -------
-    mean, variance : ndarrays of shape (S, m), or (S, m, C) for C classes
+    mean, variance : ndarrays of shape (S, m), or (S, m, C) for C classes or columns of targets
     """
     mean, variance = np.concatenate(per_group(_moments, model, draws, X, n_jobs=n_jobs), axis=1)
     return mean, variance
 
 
 def mixture_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
-    """Mean and variance of the latent function averaged over the draws, each of shape (m,), or (m, C) for C classes.
+    """Mean and variance of the latent function averaged over the draws, each of shape (m,), or (m, C) as above.
 
     The variance is that of the mixture: the mean of the variances plus the variance of the means.
     """
@@ -74,19 +77,40 @@ def mixture_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None 
 
 
 def observed_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
-    """Mean and variance of a new observation, noise included, at each new input for each draw: of shape (S, m)."""
+    """Mean and variance of a new observation, noise included: as of `latent_moments`."""
     mean, variance = latent_moments(model, draws, X, n_jobs=n_jobs)
     for s, theta in enumerate(draws):
-        variance[s] += _noisy(model, theta).noise_at(X)
+        rows = variance[s].T  # a view: noise belongs to a row, whatever its columns
+        rows += _noisy(model, theta).noise_at(X)
     return mean, variance
 
 
 def observed_jointly(model: Model, draws: Array, X: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield mean (m,) and covariance (m, m) of new observations, noise included, for each draw."""
+    """Yield mean, of shape (m,) or (m, k), and covariance (m, m) of new observations, noise included, for each draw."""
     for theta in draws:
-        kernel, evidence = model.posterior(theta)
-        mean, covariance = evidence.posterior.predict_jointly(kernel(model.X, X), kernel(X))  # type: ignore[attr-defined]
-        yield mean, covariance + np.diag(_noisy(model, theta).noise_at(X))
+        yield _jointly(model, theta, *model.posterior(theta), X)
+
+
+def observed_in_groups(model: Model, draws: Array, X: Array, size: int) -> Iterator[tuple[Array, Array]]:
+    """Yield, for each draw, mean (g, size) and covariance (g, size, size) of new observations in g groups of rows.
+
+    As `observed_jointly`, without the covariances between groups, each of which is `size` consecutive rows of X.
+    """
+    step = max(_JOINT_ROWS // size, 1) * size
+    for theta in draws:
+        solved = model.posterior(theta)
+        means, covariances = [], []
+        for start in range(0, len(X), step):
+            mean, covariance = _jointly(model, theta, *solved, X[start : start + step])
+            g = len(mean) // size
+            means.append(mean.reshape(g, size))
+            covariances.append(np.einsum("iaib->iab", covariance.reshape(g, size, g, size)))
+        yield np.concatenate(means), np.concatenate(covariances)
+
+
+def _jointly(model: Model, theta: Array, kernel: Kernel, evidence: Evidence, X: Array) -> tuple[Array, Array]:
+    mean, covariance = evidence.posterior.predict_jointly(kernel(model.X, X), kernel(X))  # type: ignore[attr-defined]
+    return mean, covariance + np.diag(_noisy(model, theta).noise_at(X))
 
 
 def _noisy(model: Model, theta: Array) -> NoisyNumbers:
@@ -111,7 +135,7 @@ def probabilities_per_draw(model: Model, draws: Array, X: Array, *, n_jobs: int 
 
 
 def per_group(
-    function: Callable[..., Array], model: Model, draws: Array, *arguments: Array, n_jobs: int | None
+    function: Callable[..., Array], model: Model, draws: Array, *arguments: NDArray[Any], n_jobs: int | None
 ) -> list[Array]:
     """Return function(model, group of draws, *arguments) for each group, within which draws may be solved warm."""
     groups = [draws[s : s + _GROUP] for s in range(0, len(draws), _GROUP)]
@@ -152,14 +176,14 @@ def _approached(model: Model, theta: Array, solved: tuple[Array, Array] | None) 
 def _moments(model: Model, draws: Array, X: Array) -> Array:
     out = np.empty((2, len(draws), len(X), *_latents(model)))
     for s, columns, mean, variance in _each_draw(model, draws, X):
-        out[:, s, columns] = mean, _variances(variance)
+        out[:, s, columns] = mean, _variances(variance, mean)
     return out
 
 
 def _sums_of_moments(model: Model, draws: Array, X: Array) -> Array:
     out = np.zeros((3, len(X), *_latents(model)))
     for _, columns, mean, variance in _each_draw(model, draws, X):
-        out[:, columns] += mean, mean**2, _variances(variance)
+        out[:, columns] += mean, mean**2, _variances(variance, mean)
     return out
 
 
@@ -178,13 +202,15 @@ def _probabilities(model: Model, draws: Array, X: Array) -> Array:
 
 
 def _latents(model: Model) -> tuple[int, ...]:
-    """Shape of what is latent at one input: a number, or one for each class."""
-    return (model.likelihood.count(model.y),) if model.likelihood.targets == "classes" else ()
+    """Shape of what is latent at one input: a number, or one for each class or column of targets."""
+    return (model.likelihood.count(model.y),) if model.likelihood.targets == "classes" else model.y.shape[1:]
 
 
-def _variances(variance: Array) -> Array:
-    """Variances of the latent values: of shape (m,), or (m, C) from covariances between classes."""
-    return variance if variance.ndim == 1 else np.diagonal(variance, axis1=1, axis2=2)
+def _variances(variance: Array, mean: Array) -> Array:
+    """Variances of the latent values, in the shape of the mean; from covariances between classes, of (m, C, C)."""
+    if variance.ndim == 3:
+        return np.diagonal(variance, axis1=1, axis2=2)
+    return variance if variance.shape == mean.shape else np.broadcast_to(variance[:, None], mean.shape)
 
 
 def _each_draw(model: Model, draws: Array, X: Array) -> Iterator[tuple[int, slice, Array, Array]]:

@@ -12,6 +12,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+import picture_outputs
 from picture_kernels import prior_samples
 
 from hmcgp import GPClassifier, compare_evidence, datasets, plots
@@ -24,6 +25,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
     save(prior_samples(), folder / "kernels.png")
+    save(picture_outputs.draw(picture_outputs.two_outputs()), folder / "outputs.png")
     pima = datasets.load_pima()
     train = np.asarray(pima.train)
     X, y, X_test, y_test = pima.data[train], pima.target[train], pima.data[~train], pima.target[~train]

@@ -36,6 +36,12 @@ def test_names_and_refusals():
     )
     assert model.names[1:4] == ["scale[0]", "scale[1]", "scale[2]"]
     assert model.names[4:7] == ["mixing[1,0]", "mixing[2,0]", "mixing[2,1]"]
+    named = Coregional(3, outputs=["a", "b", "c"]).parameters(["x0"])
+    assert [p.labels for p in named] == [("a", "b", "c"), ("b,a", "c,a", "c,b")]
+    assert hash(Coregional(3, outputs=["a", "b", "c"])) == hash(Coregional(3, outputs=("a", "b", "c")))
+    for names in (["a", "b"], ["a", "b", "a"]):
+        with pytest.raises(InvalidInput, match="needs 3 different names"):
+            Coregional(3, outputs=names)
     for bad in (1, 2.0, True):
         with pytest.raises(InvalidInput, match="n_outputs"):
             Coregional(bad)

@@ -216,7 +216,7 @@ def test_the_carry_changes_the_work_and_not_the_answer():
         ({"evidence": Logistic()}, "'evidence' must be"),
         (
             {"likelihood": Probit(), "evidence": Failing()},
-            "Failing cannot integrate Probit. Pairs that fit: Exact: Gaussian, VaryingNoise; Lap",
+            "Failing cannot integrate Probit. Pairs that fit: Exact: Gaussian, VaryingNoise, OutputNoise; Lap",
         ),
         ({"likelihood": "gaussian", "evidence": "laplace"}, "Laplace cannot integrate Gaussian. Pairs that fit: Exact"),
         ({"likelihood": "probit", "evidence": "exact"}, "Exact cannot integrate Probit. Pairs that fit: Exact: Gau"),

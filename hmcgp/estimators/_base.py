@@ -114,17 +114,15 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         self._columns = Columns.learn(X)
         X, targets = self._check_table(self._columns.encode(X), y)
         categories = self._columns.mask(self._input_names())
-        likelihood = self._likelihood_of_rows(X, **about_rows)
+        likelihood = self._likelihood_of_rows(X, targets, **about_rows)
         self._scaling = Scaling.learn(X, standardize=self.standardize, keep=categories)
         self._warn_about_inputs(X)
         self._warn_about_copies(X, targets)
+        X, targets, kernel, input_names = self._parts_of_model(
+            self._scaling.apply(X), targets, self._kernel_of_targets(categories)
+        )
         self.model_ = Model(
-            self._scaling.apply(X),
-            targets,
-            kernel=self._kernel_of_targets(categories),
-            likelihood=likelihood,
-            evidence=self.evidence,
-            input_names=self._input_names(),
+            X, targets, kernel=kernel, likelihood=likelihood, evidence=self.evidence, input_names=input_names
         )
         found = self.model_.likelihood
         if (found.targets == "numbers") != (self.targets == "numbers"):
@@ -166,11 +164,17 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             checkpoint=self.checkpoint,
         )
 
+    def _parts_of_model(
+        self, X: Array, targets: Array, kernel: Kernel | None
+    ) -> tuple[Array, Array, Kernel | None, list[str]]:
+        """Inputs, targets and kernel as the model takes them, and the names of its inputs."""
+        return X, targets, kernel, self._input_names()
+
     def _kernel_of_targets(self, categories: NDArray[np.bool_]) -> Kernel | None:
         """The kernel, once inputs and targets are known."""
         return _default_kernel(categories) if self.kernel is None else self.kernel
 
-    def _likelihood_of_rows(self, X: Array) -> str | Likelihood:
+    def _likelihood_of_rows(self, X: Array, targets: Array) -> str | Likelihood:
         """The likelihood, with whatever else `fit` was told about the rows."""
         return self.likelihood
 
@@ -231,8 +235,8 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(model, GrowingModel):
             model = GrowingModel(model, self._kept_draws())
             self._log_weight = np.zeros(len(model.draws))
-        likelihood = self._likelihood_with(len(X), **about_rows)
-        self.model_, log_weight = model.grown(self._scaling.apply(X), targets, likelihood)
+        likelihood = self._likelihood_with(targets, **about_rows)
+        self.model_, log_weight = self._grown(model, self._scaling.apply(X), targets, likelihood)
         self._log_weight = self._log_weight + log_weight
         _, share = effective_share(self._log_weight)
         if share < REFIT_BELOW:
@@ -244,7 +248,12 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
-    def _likelihood_with(self, n_new: int) -> Likelihood | None:
+    def _grown(
+        self, model: GrowingModel, X: Array, targets: Array, likelihood: Likelihood | None
+    ) -> tuple[GrowingModel, Array]:
+        return model.grown(X, targets, likelihood)
+
+    def _likelihood_with(self, targets: Array) -> Likelihood | None:
         """The likelihood of all rows, where it has to be told about the new ones."""
         return None
 

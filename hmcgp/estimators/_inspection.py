@@ -36,6 +36,14 @@ class PosteriorMixin:
         """The targets as the user gave them."""
         raise NotImplementedError
 
+    def _observed_inputs(self) -> Array:
+        """The inputs as the user gave them; categories as codes."""
+        return self._scaling.undo(self.model_.X)
+
+    def _left_out_together(self) -> NDArray[np.intp] | None:
+        """See `together` of `hmcgp.loo.loo`."""
+        return None
+
     def _kept_draws(self) -> Array:
         """The draws that everything after the fit averages over, of shape (S, p)."""
         check_is_fitted(self)
@@ -96,7 +104,7 @@ class PosteriorMixin:
         if len(draws) > 1:
             ess = self.summary()["ess_bulk"].min() / len(draws)
             r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
-        return leaving_out.loo(self.model_, draws, r_eff=r_eff, n_jobs=self.n_jobs)
+        return leaving_out.loo(self.model_, draws, together=self._left_out_together(), r_eff=r_eff, n_jobs=self.n_jobs)
 
     def to_arviz(self) -> Any:
         """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
@@ -108,7 +116,7 @@ class PosteriorMixin:
         check_is_fitted(self)
         return export.to_arviz(
             self,
-            X=self._scaling.undo(self.model_.X),
+            X=self._observed_inputs(),
             y=self._observed(),
             log_likelihood={"log_evidence": self._log_likelihood()},
         )

@@ -167,7 +167,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     def _is_softmax(self) -> bool:
         return len(self.classes_) > 2 or isinstance(self.likelihood, Softmax)
 
-    def _likelihood_of_rows(self, X: Array) -> str | Likelihood:
+    def _likelihood_of_rows(self, X: Array, targets: Array) -> str | Likelihood:
         if len(self.classes_) == 2 or isinstance(self.likelihood, Softmax):
             return self.likelihood
         if isinstance(self.likelihood, str) and self.likelihood in {"logistic", "softmax"} and self._is_laplace():

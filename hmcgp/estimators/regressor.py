@@ -7,30 +7,28 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from hmcgp import loo as leaving_out
-from hmcgp import mixture, predict
-from hmcgp._checks import check_count
 from hmcgp._random import RandomStateLike
-from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators._base import GaussianProcess
+from hmcgp.estimators._numbers import NumbersMixin
+from hmcgp.estimators._outputs import checked_table, learn_scaling, more_targets
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Gaussian, Likelihood
+from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
+from hmcgp.online import GrowingModel
 from hmcgp.samplers import Sampler
 
 
-class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
+class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignore[misc]
     """Gaussian-process regression with the hyperparameters integrated out.
 
     Every prediction is of a mixture, one Gaussian per draw of the hyperparameters: of new observations, noise included,
     in the units of y.  `latent_mean_and_variance` is of the function alone.
+
+    With several outputs, y of shape (n, k), predictions have a last axis for them: `predict` returns (m, k).
 
     Parameters
     ----------
@@ -40,7 +38,14 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         is a constant or a linear function with unknown coefficients.
     likelihood : {"gaussian", "varying_noise"} or Likelihood, default="gaussian"
         `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, on the scale of the standardised target;
-        `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs.
+        `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs (not of coregional outputs).
+    outputs : {"independent", "coregional"}, default="independent"
+        What several columns of y have in common.  "independent": given the hyperparameters and the noise, which on the
+        standardised scale are the same for all, nothing; at the cost of one output.  "coregional": outputs are
+        correlated, cov(f_a(x), f_b(x')) = B_ab C(x, x') with B inferred (`kernels.Coregional`; see
+        `output_covariance`), each with a noise of its own, and may be missing (NaN) in some rows.  An output then
+        learns from the others, at a cost of O((nk)³).  B carries the variances: one of `kernel` that is left to its
+        default prior is fixed to 1 (in a sum that of the first term, in a product each).
     evidence : {"exact"} or EvidenceProvider, default="exact"
     sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc".
@@ -53,6 +58,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     ----------
     trace_, model_, parameters_, kernel_, n_features_in_, feature_names_in_
         As of `GPClassifier`; variances and length scales are on the standardised scale.
+    output_names_ : ndarray of shape (k,)
+        Columns of y if it is a DataFrame, else "0", "1", …  Only with several outputs.
 
     Examples
     --------
@@ -69,6 +76,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         kernel: Kernel | None = None,
         *,
         likelihood: str | Likelihood = "gaussian",
+        outputs: str = "independent",
         evidence: str | EvidenceProvider = "exact",
         sampler: str | Sampler | None = None,
         draws: int = 1000,
@@ -98,17 +106,20 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
             max_time=max_time,
             checkpoint=checkpoint,
         )
+        self.outputs = outputs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def _check_table(self, X: Any, y: Any) -> tuple[Array, Array]:
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        self._target_scaling = Scaling.learn(y[:, None], standardize=self.standardize)
-        if self._target_scaling.constant[0]:
-            raise InvalidInput(
-                f"all {len(y)} targets are {y[0]:g}: there is nothing to explain. "
-                "Check the selection of rows and of the target column."
-            )
-        return X, self._target_scaling.apply(y[:, None])[:, 0]
+        X, y, self._layout = checked_table(self, X, y)
+        self._target_scaling = learn_scaling(y, self._layout, standardize=self.standardize)
+        self.__dict__.pop("output_names_", None)  # of an earlier fit
+        if self._layout.names:
+            self.output_names_ = np.array(self._layout.names)
+        return X, self._to_units_of_model(y)
 
     def fit(self, X: Any, y: Any, noise_variance: Any = None) -> Self:
         """Sample the hyperparameters given a table and its targets.
@@ -117,11 +128,12 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         ----------
         X : array-like or DataFrame of shape (n, d)
             Inputs, as of `GPClassifier.fit`.
-        y : array-like of shape (n,)
-            Finite numbers.
-        noise_variance : array-like of shape (n,), optional
+        y : array-like of shape (n,), or array-like or DataFrame of shape (n, k)
+            Finite numbers; NaN where a number is missing from several coregional outputs.
+        noise_variance : array-like of shape (n,), or (n, k) for coregional outputs, optional
             Known variance of each target, in the units of y squared.  The noise of `likelihoods.Gaussian` is inferred
-            on top of it: `likelihood=Gaussian(noise=0.0)` says that there is no other.
+            on top of it: `likelihood=Gaussian(noise=0.0)` says that there is no other.  For independent outputs only
+            with `standardize=False`: they share it.
 
         Returns
         -------
@@ -144,183 +156,73 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or DataFrame of shape (m, d)
-        y : array-like of shape (m,)
-        noise_variance : array-like of shape (m,), optional
+        y : array-like of shape (m,) or (m, k)
+        noise_variance : array-like of shape (m,) or (m, k), optional
             Known variances of the new targets, where `fit` was given those of the first.
         """
         return self._append(X, y, noise_variance=noise_variance)
 
     def _more_targets(self, y: Any) -> Array:
-        y = column_or_1d(y, dtype=np.float64)
-        self.model_.likelihood.check_targets(y)
-        return self._target_scaling.apply(y[:, None])[:, 0]
+        y = more_targets(self._layout, y)
+        if not self._layout.names:
+            self.model_.likelihood.check_targets(y)
+        return self._to_units_of_model(y)
 
-    def _likelihood_with(self, n_new: int, noise_variance: Any = None) -> Likelihood | None:
+    def _grown(
+        self, model: GrowingModel, X: Array, targets: Array, likelihood: Likelihood | None
+    ) -> tuple[GrowingModel, Array]:
+        grown = super()._grown(model, *self._layout.rows(X, targets), likelihood)
+        self._layout = self._layout.with_rows(targets)
+        return grown
+
+    def _likelihood_with(self, targets: Array, noise_variance: Any = None) -> Likelihood | None:
         likelihood = self.model_.likelihood
-        known = likelihood.known if isinstance(likelihood, Gaussian) else None
+        known = likelihood.known if isinstance(likelihood, Gaussian | OutputNoise) else None
         if (known is None) != (noise_variance is None):
             raise InvalidInput("give 'noise_variance' to fit and to append, or to neither: each row has one or none.")
-        if known is None or not isinstance(likelihood, Gaussian):
+        if known is None or not isinstance(likelihood, Gaussian | OutputNoise):
             return None
-        more = column_or_1d(noise_variance, dtype=np.float64)
-        replace(likelihood, known=more)  # checked in the user's units
-        return replace(likelihood, known=(*known, *(more / self._unit**2).tolist()))
+        return replace(likelihood, known=known + self._known_noise(likelihood, noise_variance, targets))
 
-    def _likelihood_of_rows(self, X: Array, noise_variance: Any = None) -> str | Likelihood:
+    def _likelihood_of_rows(self, X: Array, targets: Array, noise_variance: Any = None) -> str | Likelihood:
         likelihood = (
             Gaussian() if isinstance(self.likelihood, str) and self.likelihood == "gaussian" else self.likelihood
         )
         if noise_variance is not None:
-            if not isinstance(likelihood, Gaussian):
+            if not isinstance(likelihood, Gaussian | OutputNoise):
                 raise InvalidInput(f"'noise_variance' goes with the likelihood 'gaussian'; got {likelihood!r}.")
-            known = column_or_1d(noise_variance, dtype=np.float64)
-            check_consistent_length(X, known)
-            likelihood = replace(likelihood, known=known)  # checked in the user's units
-            likelihood = replace(likelihood, known=known / self._unit**2)
-        if isinstance(likelihood, Gaussian) and likelihood.noise == 0.0:
-            self._refuse_copies(X, likelihood)
+            likelihood = replace(likelihood, known=self._known_noise(likelihood, noise_variance, targets))
+        likelihood = self._layout.likelihood(likelihood)
+        if isinstance(likelihood, Gaussian | OutputNoise) and likelihood.noise == 0.0:
+            self._refuse_copies(X, targets, likelihood)
         return likelihood
 
-    def _refuse_copies(self, X: Array, likelihood: Gaussian) -> None:
+    def _known_noise(
+        self, likelihood: Gaussian | OutputNoise, noise_variance: Any, targets: Array
+    ) -> tuple[float, ...]:
+        """Known variances of the rows of the model, on its scale."""
+        given, scaled = self._layout.known_noise(noise_variance, targets, self._target_scaling)
+        replace(likelihood, known=tuple(given.tolist()))  # checked in the user's units
+        return tuple(scaled.tolist())
+
+    def _parts_of_model(
+        self, X: Array, targets: Array, kernel: Kernel | None
+    ) -> tuple[Array, Array, Kernel | None, list[str]]:
+        rows, y = self._layout.rows(X, targets)
+        self._layout = self._layout.with_rows(targets)
+        return rows, y, self._layout.kernel(kernel, X.shape[1]), self._layout.input_names(self._input_names())
+
+    def _refuse_copies(self, X: Array, targets: Array, likelihood: Gaussian | OutputNoise) -> None:
         """Two rows at one place, both without noise, contradict each other or make K singular."""
+        X, _ = self._layout.rows(X, targets)
         exact = np.arange(len(X)) if likelihood.known is None else np.flatnonzero(np.array(likelihood.known) == 0.0)
         _, first, place = np.unique(X[exact], axis=0, return_index=True, return_inverse=True)
         copies = np.flatnonzero(first[place.ravel()] != np.arange(len(exact)))
         if len(copies):
             one, other = exact[first[place.ravel()[copies[0]]]], exact[copies[0]]
+            whose = self._layout.with_rows(targets).together
+            one, other = (one, other) if whose is None else whose[[one, other]]
             raise InvalidInput(
                 f"rows {one} and {other} have the same inputs and no noise ({len(copies)} such rows): the covariance "
                 "is singular. Drop the copies, or leave the noise to be inferred (likelihood='gaussian')."
             )
-
-    # -- prediction --------------------------------------------------------------------------------------------------
-
-    @property
-    def _unit(self) -> float:
-        """One unit of the standardised target, in those of y."""
-        return float(self._target_scaling.spread[0])
-
-    def _in_units(self, z: Array) -> Array:
-        return self._target_scaling.undo(z[..., None])[..., 0]
-
-    def _mixture(self, X: Any) -> tuple[Array, Array]:
-        """Mean and variance of a new observation for each draw, in the units of y, each of shape (S, m)."""
-        mean, variance = predict.observed_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
-        return self._in_units(mean), self._unit**2 * variance
-
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """Mean of new observations, averaged over the draws, and how sure that is.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d)
-        return_std : bool, default=False
-            Return the standard deviation of a new observation, noise included, too.
-        return_cov : bool, default=False
-            Return the covariance of new observations instead, of shape (m, m).
-
-        Returns
-        -------
-        mean : ndarray of shape (m,)
-        sd or covariance : ndarray of shape (m,) or (m, m)
-            Only where asked for.
-        """
-        if return_std and return_cov:
-            raise InvalidInput(
-                "ask for 'return_std' or 'return_cov', not both: the square root of the diagonal of one is the other."
-            )
-        if return_cov:
-            return self._predict_jointly(X)
-        if not return_std:
-            return self._in_units(predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)[0])
-        mean, variance = mixture.moments(*self._mixture(X))
-        return mean, np.sqrt(variance)
-
-    def _predict_jointly(self, X: Any) -> tuple[Array, Array]:
-        model, draws, X = self._new_inputs(X)
-        means, covariance = [], np.zeros((len(X), len(X)))
-        for mean, S in predict.observed_jointly(model, draws, X):
-            means.append(mean)
-            covariance += S / len(draws)
-        between = np.array(means) - np.mean(means, axis=0)
-        covariance += between.T @ between / len(draws)
-        return self._in_units(np.mean(means, axis=0)), self._unit**2 * covariance
-
-    def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
-        """Quantiles of new observations under the mixture over draws.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d)
-        quantiles : float or sequence of float, default=(0.05, 0.5, 0.95)
-            Strictly between 0 and 1.
-
-        Returns
-        -------
-        ndarray of shape (m, k), or (m,) for one number
-        """
-        q = np.atleast_1d(np.asarray(quantiles, dtype=float))
-        if q.ndim != 1 or not ((q > 0.0) & (q < 1.0)).all():
-            raise InvalidInput(f"'quantiles' must be numbers strictly between 0 and 1; got {quantiles}.")
-        found = mixture.quantiles(q, *self._mixture(X)).T
-        return found[:, 0] if np.ndim(quantiles) == 0 else found
-
-    def log_predictive_density(self, X: Any, y: Any) -> Array:
-        """Log density of observed targets under the mixture over draws.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d)
-        y : array-like of shape (m,)
-
-        Returns
-        -------
-        ndarray of shape (m,)
-            Their mean is what cross-validation should compare.
-        """
-        y = column_or_1d(y, dtype=np.float64)
-        check_consistent_length(X, y)
-        return mixture.log_density(y, *self._mixture(X))
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Draw new observations at all inputs jointly, each sample under another draw of the hyperparameters.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d)
-        n_samples : int, default=1
-        random_state : None, int or RandomState, default=0
-
-        Returns
-        -------
-        ndarray of shape (m, n_samples)
-        """
-        check_count("n_samples", n_samples, 1)
-        rng = check_random_state(random_state)
-        model, draws, X = self._new_inputs(X)
-        chosen = np.sort(rng.randint(len(draws), size=n_samples))
-        groups, counts = np.unique(chosen, return_counts=True)
-        samples = [
-            rng.multivariate_normal(mean, covariance, size=count, check_valid="ignore")
-            for (mean, covariance), count in zip(predict.observed_jointly(model, draws[groups], X), counts, strict=True)
-        ]
-        together = rng.permutation(np.concatenate(samples))  # samples of one draw need not lie side by side
-        return self._in_units(together).T
-
-    def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
-        """Mean and variance of the function, without noise, in the units of y; each of shape (m,)."""
-        mean, variance = predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
-        return self._in_units(mean), self._unit**2 * variance
-
-    def loo(self) -> leaving_out.LeaveOneOut:
-        """How well each training row is predicted by all others: log densities in the units of y, exact for each draw.
-
-        Returns
-        -------
-        LeaveOneOut
-            As of `GPClassifier.loo`.
-        """
-        return super().loo().in_units(self._unit)
-
-    def _observed(self) -> NDArray[Any]:
-        return self._in_units(self.model_.y)

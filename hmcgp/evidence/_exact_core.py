@@ -14,6 +14,7 @@ from hmcgp.linalg import (
     inverse_from_cholesky_inplace,
     log_determinant,
     mirror_lower,
+    triangular_solve_inplace,
 )
 
 LOG_2PI = 1.8378770664093453
@@ -78,4 +79,38 @@ def solve(K: Array, y: Array, noise: Array, gradient: bool) -> tuple[bool, float
     if gradient:
         inverse_from_cholesky_inplace(L)
         gradient_inplace(L, alpha)
+    return math.isfinite(log_z), log_z, alpha, L
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def columns_gradient_inplace(inverse: Array, alpha: Array) -> None:
+    """Overwrite C⁻¹, or an estimate of it, by G = ½(Σ_a α_a α_a' - k C⁻¹), for α of shape (n, k)."""
+    k = alpha.shape[1]
+    for i in range(inverse.shape[0]):
+        for j in range(i + 1):
+            total = 0.0
+            for a in range(k):
+                total += alpha[i, a] * alpha[j, a]
+            inverse[i, j] = 0.5 * (total - k * inverse[i, j])
+    mirror_lower(inverse)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_columns(K: Array, Y: Array, noise: Array, gradient: bool) -> tuple[bool, float, Array, Array]:
+    """As `solve`, for k columns of targets, each N(0, C), of shape (n, k): one factor serves all of them."""
+    n, k = Y.shape
+    L = np.empty_like(K)
+    alpha = Y.copy()
+    if not factor(K, noise, L):
+        return False, -np.inf, alpha, L
+    triangular_solve_inplace(L, alpha, False)
+    triangular_solve_inplace(L, alpha, True)
+    fit = 0.0
+    for i in range(n):
+        for a in range(k):
+            fit += Y[i, a] * alpha[i, a]
+    log_z = -0.5 * (fit + k * (log_determinant(L) + n * LOG_2PI))
+    if gradient:
+        inverse_from_cholesky_inplace(L)
+        columns_gradient_inplace(L, alpha)
     return math.isfinite(log_z), log_z, alpha, L

@@ -28,7 +28,8 @@ and with T = QΘQ', c = Q'e_1, f[a, b] the divided difference of f, per probe an
     ∂/∂z = 2 U (log(T) e_1 - φ e_1)/√(z'P⁻¹z),
 
 of which the last two go on to K and s through P and z.  That holds for the limit of the iteration, from which it is as
-far away as the solutions are: tol.  In the code, vectors are rows.
+far away as the solutions are: tol.  In the code, vectors are rows.  Several columns of targets are further right-hand
+sides of the same products; their quadratic forms add up, and the determinant counts k times.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ import numpy as np
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
-from hmcgp.evidence._exact_core import LOG_2PI, LOST, gradient_inplace
+from hmcgp.evidence._exact_core import LOG_2PI, LOST, columns_gradient_inplace
 from hmcgp.evidence._iterative_precondition import Preconditioner, precondition
 from hmcgp.evidence._iterative_quadrature import Probes, Spectrum, gradient
 from hmcgp.evidence._iterative_solve import Solved, conjugate_gradients
@@ -71,9 +72,9 @@ class Solution(NamedTuple):
 class IterativePosterior:
     """N(Kα, (K⁻¹ + diag(s)⁻¹)⁻¹), the posterior of the latent values itself."""
 
-    f: Array  # (n,) mean, Kα = y - sα
-    alpha: Array  # (n,) C⁻¹ y
-    bracket: tuple[float, float]  # bounds on ½ y'C⁻¹y
+    f: Array  # (n,) mean, Kα = y - sα; (n, k) for k columns of targets
+    alpha: Array  # (n,) C⁻¹ y, or (n, k)
+    bracket: tuple[float, float]  # bounds on ½ y'C⁻¹y, added up over columns
     settings: Settings
     K: Array | None  # (n, n); None where the gradient was asked for, as of a posterior by a factor
     P: Preconditioner | None
@@ -90,6 +91,10 @@ class IterativePosterior:
             "model.with_evidence('exact') for that; draws of the hyperparameters serve both."
         )
 
+    def log_density_without(self, groups: object) -> Array:
+        """Refused, as `cavity` is."""
+        return self.cavity()[0]
+
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'C⁻¹k at new inputs (see `Posterior.predict`)."""
         solved = self._solve(K_cross)
@@ -97,7 +102,7 @@ class IterativePosterior:
         return K_cross.T @ self.alpha, np.maximum(k_diag - explained, 0.0)
 
     def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
-        """Latent mean, of shape (m,), and covariance K** - k'C⁻¹k, of shape (m, m), at new inputs."""
+        """Latent mean, of shape (m,) or (m, k), and covariance K** - k'C⁻¹k, of shape (m, m), at new inputs."""
         solved = self._solve(K_cross)
         explained = solved.X @ (K_cross + solved.residuals.T)
         return K_cross.T @ self.alpha, K_new - 0.5 * (explained + explained.T)
@@ -126,21 +131,24 @@ def solve(K: Array, y: Array, noise: Array, settings: Settings, *, with_gradient
     pivots = np.sort(rng.permutation(n)[: settings.rank])
     probes = Probes(rng.normal(size=(settings.probes, len(pivots))), rng.normal(size=(settings.probes, n)))
     P = precondition(K, noise, pivots)
-    B = np.vstack([probes.vectors(P), y])
+    Y = np.atleast_2d(y.T)  # (k, n)
+    k = len(Y)
+    B = np.vstack([probes.vectors(P), Y])
     solved = conjugate_gradients(K, P, B, settings.tol, settings.max_products, keep=with_gradient)
-    spectrum = Spectrum.of(solved.steps[:, :-1].T, solved.ratios[:, :-1].T)
-    alpha = solved.X[-1].copy()
-    lower = float(alpha @ (y + solved.residuals[-1]))
+    spectrum = Spectrum.of(solved.steps[:, :-k].T, solved.ratios[:, :-k].T)
+    alpha = np.ascontiguousarray(solved.X[-k:].T)  # (n, k)
+    lower = float(np.vdot(alpha.T, Y + solved.residuals[-k:]))
     log_determinant = P.log_determinant() + n * spectrum.log_first_column()[:, 0].mean()
-    log_z = float(-0.5 * (lower + log_determinant + n * LOG_2PI))
+    log_z = float(-0.5 * (lower + k * (log_determinant + n * LOG_2PI)))
     dK = dnoise = None
     if with_gradient:
-        basis = np.stack([u[:-1] for u in solved.basis], axis=1)  # (m, J, n)
-        dK, dnoise = gradient(P, probes, spectrum, basis, solved.scale[:-1], 1e-3 * settings.tol)
-        gradient_inplace(dK, alpha)
-        dnoise = 0.5 * (alpha**2 - dnoise)
-    bracket = (0.5 * lower, 0.5 * (lower + float(solved.width[-1])))
+        basis = np.stack([u[:-k] for u in solved.basis], axis=1)  # (m, J, n)
+        dK, dnoise = gradient(P, probes, spectrum, basis, solved.scale[:-k], 1e-3 * settings.tol)
+        columns_gradient_inplace(dK, alpha)
+        dnoise = 0.5 * ((alpha**2).sum(axis=1) - k * dnoise)
+    bracket = (0.5 * lower, 0.5 * (lower + float(solved.width[-k:].sum())))
     kept = (None, None) if with_gradient else (K, P)
-    posterior = IterativePosterior(y - noise * alpha, alpha, bracket, settings, *kept)
+    alpha = alpha.reshape(y.shape)
+    posterior = IterativePosterior(y - (noise * alpha.T).T, alpha, bracket, settings, *kept)
     residual = float(np.sqrt(np.max(solved.width / np.where(solved.scale > 0.0, solved.scale, 1.0))))
     return Solution(log_z, dK, dnoise, posterior, len(solved.steps), residual)

@@ -5,6 +5,9 @@
     log Z = log N(y; 0, C) = -½ y'α - Σ log L_ii - ½ n log 2π
     G = ∂ log Z/∂K = ½(αα' - C⁻¹),     ∂ log Z/∂s_i = G_ii
 
+Several columns of targets that share K and the noise, y_a ~ N(0, C) for a = 1 … k, share the factor too:
+log Z = -½ Σ_a y_a'α_a - k Σ log L_ii - ½ k n log 2π and G = ½(Σ_a α_a α_a' - k C⁻¹); y, f and α are then (n, k).
+
 By a Cholesky factorisation, O(n³), the gradient is exact: nothing is approximated and nothing iterates.  For a few
 thousand rows and more there is an iterative solver, O(n²) for each of its products with K, whose log|C| is an estimate
 (`_iterative`); its gradient is that of the estimate.
@@ -14,11 +17,13 @@ Leaving out row i: mean y_i - α_i/(C⁻¹)_ii, variance 1/(C⁻¹)_ii - s_i.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from hmcgp._typing import Array
@@ -27,15 +32,15 @@ from hmcgp.evidence import _exact_core as core
 from hmcgp.evidence import _iterative
 from hmcgp.evidence._solver import needs_factor, predict_by_factor
 from hmcgp.evidence.base import Evidence
-from hmcgp.likelihoods import Gaussian, Likelihood, NoisyNumbers, VaryingNoise
+from hmcgp.likelihoods import Gaussian, Likelihood, NoisyNumbers, OutputNoise, VaryingNoise
 
 
 @dataclass(frozen=True)
 class ExactPosterior:
     """N(Kα, (K⁻¹ + diag(s)⁻¹)⁻¹), the posterior of the latent values itself."""
 
-    f: Array  # (n,) mean, Kα = y - sα
-    alpha: Array  # (n,) C⁻¹ y
+    f: Array  # (n,) mean, Kα = y - sα; (n, k) for k columns of targets
+    alpha: Array  # (n,) C⁻¹ y, or (n, k)
     noise: Array  # (n,) variances of the noise
     L: Array | None  # (n, n), lower triangle: Cholesky factor of C; None where the gradient has used its memory
 
@@ -52,18 +57,39 @@ class ExactPosterior:
         Returns
         -------
         mean, variance : ndarrays of shape (n,)
+            The mean is of shape (n, k) for k columns of targets.
         """
-        L = needs_factor(self.L, "for cavities")
-        L_inverse = solve_triangular(L, np.eye(len(self.f)), lower=True, check_finite=False)
+        L_inverse = self._inverse_factor()
         v = np.maximum(1.0 / np.einsum("ij,ij->j", L_inverse, L_inverse) - self.noise, 0.0)
-        return self.f - v * self.alpha, v
+        return self.f - (v * self.alpha.T).T, v
+
+    def log_density_without(self, groups: Sequence[NDArray[np.intp]]) -> Array:
+        """Log density of the targets of each group of rows given all others, noise included, of shape (len(groups),).
+
+        With P = (C⁻¹)_gg, y_g given the rest is N(y_g - P⁻¹α_g, P⁻¹).
+        """
+        L_inverse = self._inverse_factor()
+        out, sizes = np.empty(len(groups)), np.array([len(rows) for rows in groups])
+        for size in np.unique(sizes):
+            chosen = np.flatnonzero(sizes == size)
+            rows = np.array([groups[int(g)] for g in chosen])  # (G, size)
+            part = L_inverse[:, rows].transpose(1, 2, 0)  # (G, size, n)
+            root = np.linalg.cholesky(part @ part.transpose(0, 2, 1))
+            z = np.linalg.solve(root, self.alpha[rows][:, :, None])[:, :, 0]
+            log_root = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+            out[chosen] = log_root - 0.5 * ((z * z).sum(axis=1) + size * core.LOG_2PI)
+        return out
+
+    def _inverse_factor(self) -> Array:
+        L = needs_factor(self.L, "for cavities")
+        return solve_triangular(L, np.eye(len(self.f)), lower=True, check_finite=False)
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'C⁻¹k at new inputs (see `Posterior.predict`)."""
         return predict_by_factor(self.L, self.alpha, K_cross, K_cross, k_diag)
 
     def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
-        """Latent mean, of shape (m,), and covariance K** - k'C⁻¹k, of shape (m, m), at new inputs."""
+        """Latent mean, of shape (m,) or (m, k), and covariance K** - k'C⁻¹k, of shape (m, m), at new inputs."""
         V = solve_triangular(needs_factor(self.L, "to predict"), K_cross, lower=True, check_finite=False)
         return K_cross.T @ self.alpha, K_new - V.T @ V
 
@@ -100,7 +126,7 @@ class Exact:
     seed: int = 0
     tol: float = 1e-4
     max_products: int = 200
-    supports: ClassVar[tuple[type[Likelihood], ...]] = (Gaussian, VaryingNoise)
+    supports: ClassVar[tuple[type[Likelihood], ...]] = (Gaussian, VaryingNoise, OutputNoise)
 
     def __post_init__(self) -> None:
         if self.solver not in {"cholesky", "iterative"}:
@@ -125,9 +151,9 @@ class Exact:
         ----------
         K : ndarray of shape (n, n)
             Prior covariance; the solver "cholesky" reads its lower triangle only.
-        y : ndarray of shape (n,)
-            Targets.
-        likelihood : Gaussian or VaryingNoise
+        y : ndarray of shape (n,) or (n, k)
+            Targets; k columns of them are independent, and share K and the noise.
+        likelihood : Gaussian, VaryingNoise or OutputNoise
             With a number for each of its parameters.
         start : ndarray of shape (n,), optional
             Not used.
@@ -150,14 +176,17 @@ class Exact:
         noise = likelihood.row_noise(len(y))
         if self.solver == "iterative":
             return self._iterate(K, y, likelihood, noise, gradient)
-        positive_definite, log_z, alpha, L = core.solve(K, y, noise, gradient)
+        if y.ndim == 1:
+            positive_definite, log_z, alpha, L = core.solve(K, y, noise, gradient)
+        else:
+            positive_definite, log_z, alpha, L = core.solve_columns(K, np.ascontiguousarray(y), noise, gradient)
         if not positive_definite:
             raise NotPositiveDefinite(
                 f"Exact: K + diag noise is not positive definite to working precision (least noise {noise.min():.1e}, "
                 f"largest prior variance {np.max(np.diag(K)):.1e}); is K a finite covariance matrix, and the noise not "
                 "too small?"
             )
-        posterior = ExactPosterior(y - noise * alpha, alpha, noise, None if gradient else L)
+        posterior = ExactPosterior(y - (noise * alpha.T).T, alpha, noise, None if gradient else L)
         dlik = likelihood.pull_back(np.diag(L)) if gradient else np.empty(0)
         return Evidence(log_z, L if gradient else None, dlik, posterior, 0, 0.0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.kernels.combined import On, Product, Scaled, Sum
 from hmcgp.parameters import REAL
 
 
@@ -20,7 +21,8 @@ class Coregional(Kernel):
 
     Times a kernel C of the other columns, cov(f_a(x), f_b(x')) = B_ab C(x, x'): every output is a mixture of k
     independent functions.  The diagonal of L is positive, so that each B has one L, and no two signs say the same.  B
-    carries the variances: fix that of C to 1.
+    carries the variances: fix that of C to 1.  B_aa is a sum of a + 1 squares: under the default priors an output has a
+    somewhat larger prior variance the later it comes.
 
     Parameters
     ----------
@@ -30,21 +32,29 @@ class Coregional(Kernel):
         The diagonal of L.
     mixing : float, sequence of float or prior, optional
         The elements of L below the diagonal, row by row: L_10, L_20, L_21, …
+    outputs : sequence of str, optional
+        Names of the outputs, for the names of the parameters.  Default: their numbers.
     """
 
     n_outputs: int
     scale: Value = parameter("scale", per_basis=True)
     mixing: Value = parameter("mixing", per_basis=True, support=REAL)
+    outputs: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.n_outputs, bool) or not isinstance(self.n_outputs, int) or self.n_outputs < 2:
             raise InvalidInput(f"'n_outputs' of Coregional must be a whole number >= 2; got {self.n_outputs!r}.")
+        if self.outputs is not None:
+            object.__setattr__(self, "outputs", tuple(map(str, self.outputs)))
+            if len(set(self.outputs)) != self.n_outputs:
+                raise InvalidInput(f"Coregional needs {self.n_outputs} different names; got {self.outputs}.")
 
     def _components(self, f: Any, inputs: Sequence[str]) -> tuple[str, ...] | None:
-        if f.name == "scale":
-            return tuple(str(a) for a in range(self.n_outputs))
-        return tuple(f"{a},{b}" for a, b in zip(*self._below(), strict=True))
+        names = self.outputs or tuple(map(str, range(self.n_outputs)))
+        return (
+            names if f.name == "scale" else tuple(f"{names[a]},{names[b]}" for a, b in zip(*self._below(), strict=True))
+        )
 
     def _below(self) -> tuple[Any, Any]:
         return np.tril_indices(self.n_outputs, -1)
@@ -92,3 +102,37 @@ class Coregional(Kernel):
     def diag(self, X: Array) -> Array:
         """B_aa at each row of X."""
         return np.diag(self.covariance())[self._outputs(X)]
+
+
+def coregionalised(kernel: Kernel, n_inputs: int, outputs: Sequence[str]) -> Kernel:
+    """C(x, x') B_ab for inputs x with the number of the output behind them.
+
+    B carries the variances, so those of C that are left to their default priors are fixed to 1: of the first term in a
+    sum, to which the others are then relative, and of every factor in a product.  What the user has given stays.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        C.
+    n_inputs : int
+        Columns of x.
+    outputs : sequence of str
+        Names of the outputs.
+    """
+    B = Coregional(len(outputs), outputs=tuple(outputs))
+    return Product(On(_unit_variance(kernel), tuple(range(n_inputs))), On(B, (n_inputs,)))
+
+
+def _unit_variance(kernel: Kernel) -> Kernel:
+    if isinstance(kernel, Sum):
+        return Sum(_unit_variance(kernel.left), kernel.right)
+    if isinstance(kernel, Product):
+        return Product(_unit_variance(kernel.left), _unit_variance(kernel.right))
+    changes: dict[str, Any] = {
+        f.name: 1.0
+        for f in kernel._own_fields()
+        if f.metadata["role"] == "variance" and getattr(kernel, f.name) is None and not f.metadata["per_input"]
+    }
+    if isinstance(kernel, On | Scaled):
+        changes["kernel"] = _unit_variance(kernel.kernel)
+    return replace(kernel, **changes)

@@ -6,6 +6,7 @@
     Softmax       p(y | f) = exp f_y/Σ_c exp f_c            y = 0, 1, …, C - 1; a latent value f_c for each class
     Gaussian      p(y | f) = N(y; f, noise)                 y any number; noise is a variance
     VaryingNoise  p(y | f) = N(y; f, noise(x))              y any number; log noise(x) linear in basis functions of x
+    OutputNoise   p(y | f) = N(y; f, noise_a)               y any number, of the output a that the last input numbers
 
 A likelihood knows its logarithm with three derivatives (what an evidence provider needs) and, for labels, its average
 over a Gaussian f (what a prediction needs).  Everything is computed in log space: nothing overflows at |f| = 1e3.
@@ -19,7 +20,7 @@ from __future__ import annotations
 from hmcgp.likelihoods.base import Derivatives, Likelihood
 from hmcgp.likelihoods.classes import Softmax
 from hmcgp.likelihoods.labels import LabelNoise, Logistic, Probit
-from hmcgp.likelihoods.numbers import Gaussian, NoisyNumbers, VaryingNoise
+from hmcgp.likelihoods.numbers import Gaussian, NoisyNumbers, OutputNoise, VaryingNoise
 
 __all__ = [
     "Derivatives",
@@ -28,6 +29,7 @@ __all__ = [
     "Likelihood",
     "Logistic",
     "NoisyNumbers",
+    "OutputNoise",
     "Probit",
     "Softmax",
     "VaryingNoise",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hmcgp._typing import Array
 from hmcgp.basis import Basis, basis_names, basis_values
@@ -41,7 +42,7 @@ class NoisyNumbers(Likelihood):
 
     def check_targets(self, y: Array) -> None:
         """Raise InvalidInput unless every target is a finite number."""
-        bad = np.flatnonzero(~np.isfinite(y))
+        bad = np.flatnonzero(~np.isfinite(y).reshape(len(y), -1).all(axis=1))
         if len(bad):
             raise InvalidInput(
                 f"'y' must be finite; it holds {y[bad[0]]} in row {bad[0]}, one of {len(bad)} such rows."
@@ -59,9 +60,12 @@ class NoisyNumbers(Likelihood):
         raise InvalidInput(f"{type(self).__name__} explains numbers, not classes: there is no P(y = +1) to average.")
 
     def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
-        """Log predictive density of the rows, log N(y; mean, variance + noise) (see `Likelihood.log_average`)."""
+        """Log predictive density of the rows, log N(y; mean, variance + noise) (see `Likelihood.log_average`).
+
+        Of shape (n,), or (n, k) for k columns of targets that share the variance.
+        """
         total = variance + self.row_noise(len(y))
-        return np.asarray(-0.5 * (y - mean) ** 2 / total - 0.5 * np.log(2.0 * math.pi * total))
+        return np.asarray(-0.5 * ((y - mean).T ** 2 / total + np.log(2.0 * math.pi * total))).T
 
 
 @dataclass(frozen=True)
@@ -83,21 +87,11 @@ class Gaussian(NoisyNumbers):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.known is None:
-            return
-        known = np.asarray(self.known, dtype=float)
-        bad = np.flatnonzero(~((known >= 0.0) & (known < math.inf)))
-        if known.ndim != 1 or len(bad):
-            held = f"a value of {known[bad[0]]} in row {bad[0]}" if known.ndim == 1 else f"the shape {known.shape}"
-            raise InvalidInput(
-                f"known variances of the noise must be finite and not negative, one per row; got {held}."
-            )
-        object.__setattr__(self, "known", tuple(known.tolist()))  # likelihoods compare and hash
+        object.__setattr__(self, "known", _checked(self.known))
 
     def located(self, X: Array) -> Self:
         """The same, after a look at whether there is one known variance per row."""
-        if self.known is not None and len(self.known) != len(X):
-            raise InvalidInput(f"there are {len(self.known)} known variances of the noise for {len(X)} rows.")
+        _check_one_per_row(self.known, X)
         return self
 
     def row_noise(self, n: int) -> Array:
@@ -165,3 +159,85 @@ class VaryingNoise(NoisyNumbers):
         if values is None or len(values) != n:
             raise InvalidInput("VaryingNoise has not been told the inputs of these rows: use located(X), or Model.")
         return np.asarray(values)
+
+
+@dataclass(frozen=True)
+class OutputNoise(NoisyNumbers):
+    """p(y | f) = N(y; f, noise_a) for targets of output a, whose number 0, 1, … is the last input of the row.
+
+    What `kernels.Coregional` is to the function, this is to the noise.
+
+    Parameters
+    ----------
+    outputs : sequence of str
+        Names of the outputs.
+    noise : float, sequence of float or prior, optional
+        Variance of the noise, for all outputs or one for each.  Default: each under the prior of `Gaussian`.
+    known : sequence of float, optional
+        Known variances, one for each row, to which `noise` is added.
+    """
+
+    outputs: tuple[str, ...]
+    noise: Value = parameter("noise", per_basis=True, allowed=(0.0,))
+    known: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outputs", tuple(map(str, self.outputs)))
+        super().__post_init__()
+        object.__setattr__(self, "known", _checked(self.known))
+
+    def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        return self.outputs
+
+    def located(self, X: Array) -> Self:
+        """The same, with the number of the output of each row of X."""
+        _check_one_per_row(self.known, X)
+        return self._with({"_numbers": self._output_of(X)})
+
+    def row_noise(self, n: int) -> Array:
+        """Variances of the noise of the n rows, of shape (n,)."""
+        noise = self._variances()[self._rows(n)]
+        return noise if self.known is None else noise + np.array(self.known)
+
+    def pull_back(self, dnoise: Array) -> Array:
+        """Derivatives in the noise of each output, of shape (k,); their sum, of shape (1,), where they share one."""
+        per_output = np.bincount(self._rows(len(dnoise)), weights=dnoise, minlength=len(self.outputs))
+        return np.asarray(per_output if np.ndim(bound_value(self, "noise")) else per_output.sum(keepdims=True))
+
+    def noise_at(self, X: Array) -> Array:
+        """Variance of the noise of a new observation at each row of X, of shape (m,), without what is `known`."""
+        return self._variances()[self._output_of(X)]
+
+    def _variances(self) -> Array:
+        return np.broadcast_to(np.asarray(bound_value(self, "noise"), dtype=float), len(self.outputs))
+
+    def _output_of(self, X: Array) -> NDArray[np.intp]:
+        numbers = X[:, -1].astype(np.intp)
+        if (numbers != X[:, -1]).any() or not ((numbers >= 0) & (numbers < len(self.outputs))).all():
+            raise InvalidInput(
+                f"the last input must be the number of the output, 0 to {len(self.outputs) - 1}; got {set(X[:, -1])}."
+            )
+        return numbers
+
+    def _rows(self, n: int) -> NDArray[np.intp]:
+        numbers: NDArray[np.intp] | None = self.__dict__.get("_numbers")
+        if numbers is None or len(numbers) != n:
+            raise InvalidInput("OutputNoise has not been told the outputs of these rows: use located(X), or Model.")
+        return numbers
+
+
+def _checked(known: Sequence[float] | None) -> tuple[float, ...] | None:
+    """Known variances as a tuple: likelihoods compare and hash."""
+    if known is None:
+        return None
+    values = np.asarray(known, dtype=float)
+    bad = np.flatnonzero(~((values >= 0.0) & (values < math.inf)))
+    if values.ndim != 1 or len(bad):
+        held = f"a value of {values[bad[0]]} in row {bad[0]}" if values.ndim == 1 else f"the shape {values.shape}"
+        raise InvalidInput(f"known variances of the noise must be finite and not negative, one per row; got {held}.")
+    return tuple(values.tolist())
+
+
+def _check_one_per_row(known: tuple[float, ...] | None, X: Array) -> None:
+    if known is not None and len(known) != len(X):
+        raise InvalidInput(f"there are {len(known)} known variances of the noise for {len(X)} rows.")

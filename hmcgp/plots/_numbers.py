@@ -42,6 +42,7 @@ def numbers_1d(
     X: Any = None,
     y: ArrayLike | None = None,
     *,
+    output: str | int | None = None,
     prob: float = 0.9,
     limits: tuple[float, float] | None = None,
     n_grid: int = 300,
@@ -53,7 +54,9 @@ def numbers_1d(
     ----------
     result : fitted regressor with one input
     X, y : array of shape (n, 1) or (n,), array of shape (n,), optional
-        Data to show.
+        Data to show; `y` may have a column for each output.
+    output : str or int, optional
+        Name or number of the output to show, where the fit has several.
     prob : float, default 0.9
         Probability of the bands.
     limits : pair of float, optional
@@ -69,6 +72,7 @@ def numbers_1d(
     """
     require(result, "n_features_in_", "predict_quantiles", "latent_mean_and_variance")
     check_prob(prob)
+    result, y, label = _of_output(result, y, output)
     data = None if X is None else inputs_of(result, X, 1)[:, 0]
     grid = np.linspace(*range_of(data, limits), n_grid)
     asked = named_like_fit(result, grid[:, None])
@@ -82,7 +86,7 @@ def numbers_1d(
     if data is not None and y is not None:
         ax.plot(data, np.asarray(y), "o", ms=3.6, color=style.INK, mec="white", mew=0.5, label="data", zorder=3)
     names = input_names(result, X)
-    ax.set(xlabel=names[0] if names else "input", ylabel=_target(y), xlim=(grid[0], grid[-1]))
+    ax.set(xlabel=names[0] if names else "input", ylabel=label, xlim=(grid[0], grid[-1]))
     style.clean(ax)
     ax.legend(
         frameon=False, fontsize=style.SMALL, labelcolor=style.INK, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4
@@ -90,7 +94,15 @@ def numbers_1d(
     return ax
 
 
-def numbers_2d(result: Regressor, X: Any, y: ArrayLike, *, n_grid: int = 60, ax: Axes | None = None) -> Axes:
+def numbers_2d(
+    result: Regressor,
+    X: Any,
+    y: ArrayLike,
+    *,
+    output: str | int | None = None,
+    n_grid: int = 60,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw contours of the mean over two inputs, with the data in the same colours.
 
     Parameters
@@ -98,7 +110,9 @@ def numbers_2d(result: Regressor, X: Any, y: ArrayLike, *, n_grid: int = 60, ax:
     result : fitted regressor with two inputs
     X : array or DataFrame of shape (n, 2)
         Inputs of the data to show; they set the limits.
-    y : array of shape (n,)
+    y : array of shape (n,), or (n, k) for k outputs
+    output : str or int, optional
+        Name or number of the output to show, where the fit has several.
     n_grid : int, default 60
         Points per side of the grid at which to predict.
     ax : Axes, optional
@@ -111,9 +125,12 @@ def numbers_2d(result: Regressor, X: Any, y: ArrayLike, *, n_grid: int = 60, ax:
     from matplotlib.ticker import MaxNLocator
 
     require(result, "n_features_in_", "predict")
+    result, y, label = _of_output(result, y, output)
     data, y_shown = inputs_of(result, X, 2), np.asarray(y, dtype=float)
     if y_shown.shape != (len(data),):
         raise InvalidInput(f"'y' must have one number per row of 'X'; got {y_shown.shape} for {len(data)} rows.")
+    seen = ~np.isnan(y_shown)
+    data, y_shown = data[seen], y_shown[seen]
     x0, x1 = (np.linspace(*widened(column), n_grid) for column in data.T)
     points = np.stack([axis.ravel() for axis in np.meshgrid(x0, x1)], axis=1)  # (n_grid ** 2, 2)
     mean = result.predict(named_like_fit(result, points)).reshape(n_grid, n_grid)
@@ -136,15 +153,44 @@ def numbers_2d(result: Regressor, X: Any, y: ArrayLike, *, n_grid: int = 60, ax:
     names = input_names(result, X) or ["input 0", "input 1"]
     ax.set(xlabel=names[0], ylabel=names[1], xlim=(x0[0], x0[-1]), ylim=(x1[0], x1[-1]))
     style.clean(ax)
-    style.colorbar(ax, filled, _target(y), ticks=MaxNLocator(7))
+    style.colorbar(ax, filled, label, ticks=MaxNLocator(7))
     return ax
+
+
+class _OneOfSeveral:
+    """A regressor as a picture of one of its outputs sees it."""
+
+    def __init__(self, result: Any, output: int) -> None:
+        self._result, self._output = result, output
+        self.n_features_in_ = result.n_features_in_
+        if hasattr(result, "feature_names_in_"):
+            self.feature_names_in_ = result.feature_names_in_
+
+    def predict(self, X: Any) -> Array:
+        return np.asarray(self._result.predict(X)[:, self._output])
+
+    def predict_quantiles(self, X: Any, quantiles: Any) -> Array:
+        return np.asarray(self._result.predict_quantiles(X, quantiles)[:, self._output])
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
+        mean, variance = self._result.latent_mean_and_variance(X)
+        return mean[:, self._output], variance[:, self._output]
+
+
+def _of_output(result: Regressor, y: Any, output: str | int | None) -> tuple[Regressor, Any, str]:
+    """One output of a regressor, its targets, and what they are called."""
+    names = [str(name) for name in getattr(result, "output_names_", ())]
+    if not names:
+        if output is not None:
+            raise InvalidInput(f"this fit has one output; got output={output!r}.")
+        return result, y, str(getattr(y, "name", None) or "y")
+    if output not in (*names, *range(len(names))):
+        raise InvalidInput(f"this fit has {len(names)} outputs: choose one by output=, of {names}; got {output!r}.")
+    number = names.index(output) if isinstance(output, str) else int(output or 0)
+    return _OneOfSeveral(result, number), np.asarray(y)[:, number] if np.ndim(y) == 2 else y, names[number]
 
 
 def _half_width(prob: float) -> float:
     from scipy.stats import norm
 
     return float(norm.ppf(0.5 + prob / 2))
-
-
-def _target(y: object) -> str:
-    return str(getattr(y, "name", None) or "y")

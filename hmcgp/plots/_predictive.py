@@ -33,7 +33,14 @@ if TYPE_CHECKING:
 _LINES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
-def predictive(result: DrawnClassifier | Regressor, X: Any, y: ArrayLike, *, ax: Axes | None = None) -> Axes:
+def predictive(
+    result: DrawnClassifier | Regressor,
+    X: Any,
+    y: ArrayLike,
+    *,
+    output: str | int | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw the prediction over the input space of a fit with one or two inputs.
 
     Parameters
@@ -43,7 +50,9 @@ def predictive(result: DrawnClassifier | Regressor, X: Any, y: ArrayLike, *, ax:
     X : array or DataFrame of shape (n, 1) or (n, 2)
         Inputs of the data to show.
     y : array of shape (n,)
-        Their labels or numbers.
+        Their labels or numbers; of shape (n, k) for several outputs.
+    output : str or int, optional
+        Name or number of the output to show, where the fit has several.
     ax : Axes, optional
         Drawn into when given.
 
@@ -53,10 +62,11 @@ def predictive(result: DrawnClassifier | Regressor, X: Any, y: ArrayLike, *, ax:
     """
     require(result, "n_features_in_")
     kinds: dict[int, Any] = {1: predictive_1d, 2: predictive_2d}
+    options: dict[str, Any] = {}
     if hasattr(result, "predict_quantiles"):
-        kinds = {1: numbers_1d, 2: numbers_2d}
+        kinds, options = {1: numbers_1d, 2: numbers_2d}, {"output": output}
     if result.n_features_in_ in kinds:
-        drawn: Axes = kinds[result.n_features_in_](result, X, y, ax=ax)
+        drawn: Axes = kinds[result.n_features_in_](result, X, y, ax=ax, **options)
         return drawn
     raise InvalidInput(
         f"'result' must be fitted on one or two inputs; got {result.n_features_in_}. "
