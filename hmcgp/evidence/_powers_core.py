@@ -187,9 +187,7 @@ def _probit_flip_slope(flip: float, power: float, mu: float, v: float, log_z: fl
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def tilted_power(
-    kind: int, flip: float, power: float, y: float, mu: float, v: float
-) -> tuple[float, float, float]:
+def tilted_power(kind: int, flip: float, power: float, y: float, mu: float, v: float) -> tuple[float, float, float]:
     """Return log Ẑ, a and U of p(y | f)^power, 0 < power <= 1, under the cavity N(mu, v) (see `tilted`)."""
     if power == 1.0:
         return tilted(kind, flip, y, mu, v)

@@ -61,6 +61,10 @@ class Likelihood(Parametric, ABC):
         object.__setattr__(self, "weights", tuple(weights.tolist()))  # likelihoods compare and hash
         object.__setattr__(self, "_weights", weights)
 
+    def unweighted(self) -> Self:
+        """The same likelihood, every row counting once."""
+        return self._with({"weights": None})
+
     def row_weights(self, n: int) -> Array:
         """Weights of the n rows that the likelihood explains, of shape (n,)."""
         if self.weights is None:
@@ -108,9 +112,7 @@ class Likelihood(Parametric, ABC):
         """Log likelihood and its first three derivatives with respect to f, elementwise."""
         f = np.ascontiguousarray(f, dtype=float)
         log_prob, g, w, ratio = (np.empty_like(f) for _ in range(4))
-        likelihood_terms(
-            self.kind, np.ascontiguousarray(y, dtype=float), f, np.ones_like(f), log_prob, g, w, ratio
-        )
+        likelihood_terms(self.kind, np.ascontiguousarray(y, dtype=float), f, np.ones_like(f), log_prob, g, w, ratio)
         return Derivatives(log_prob, g, -w, w * ratio)
 
     def site(self) -> tuple[int, float]:
