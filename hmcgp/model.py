@@ -16,7 +16,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ class Model:
         if weights is not None:
             if self.likelihood.weights is not None:
                 raise InvalidInput("'likelihood' has weights of its own: give 'weights' once.")
-            self.likelihood = replace(self.likelihood, weights=weights)
+            self.likelihood = self.likelihood.weighted(weights)
         self.X, self.y = _check_data(X, y, self.likelihood)
         self.likelihood = self.likelihood.located(self.X)
         self.input_names = _check_names(input_names, self.X.shape[1])

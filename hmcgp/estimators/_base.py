@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from abc import abstractmethod
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -244,10 +243,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             model = GrowingModel(model, self._kept_draws())
             self._log_weight = np.zeros(len(model.draws))
         likelihood = self._likelihood_with(len(X), **about_rows)
-        old = model.likelihood.weights
-        weights = joined((old, len(model.y)), (self._weights_of(targets, sample_weight), len(X)))
+        old, new = model.likelihood.weights, self._weights_of(targets, sample_weight)
+        weights = joined((old, len(model.y)), (new, len(X)))
         if weights is not None:
-            likelihood = replace(likelihood or model.likelihood, weights=weights)
+            likelihood = (likelihood or model.likelihood).weighted(weights)
         self.model_, log_weight = model.grown(self._scaling.apply(X), targets, likelihood)
         self._log_weight = self._log_weight + log_weight
         _, share = effective_share(self._log_weight)

@@ -72,7 +72,7 @@ def class_weights(class_weight: Any, y: NDArray[Any], weights: Array | None) -> 
     return found
 
 
-def joined(*parts: tuple[Array | None, int]) -> Array | None:
+def joined(*parts: tuple[Array | tuple[float, ...] | None, int]) -> Array | None:
     """Weights of several sets of rows, one after the other; None where all of them are 1.
 
     Parameters

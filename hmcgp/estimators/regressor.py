@@ -110,7 +110,9 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
             )
         return X, self._target_scaling.apply(y[:, None])[:, 0], weights
 
-    def fit(self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None) -> Self:
+    def fit(  # type: ignore[override]
+        self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Sample the hyperparameters given a table and its targets.
 
         Parameters
@@ -141,7 +143,9 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         """
         return self._fit(X, y, sample_weight, noise_variance=noise_variance)
 
-    def append(self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None) -> Self:
+    def append(  # type: ignore[override]
+        self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Take more rows into account without sampling again, at n² operations for each row and draw.
 
         As `GPClassifier.append`.

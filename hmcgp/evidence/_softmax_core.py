@@ -185,9 +185,8 @@ def _gradient(a: Array) -> float:
     total = 0.0
     for k in range(a.shape[1]):
         a[R, k] = a[G, k] - a[ALPHA, k]
-        total += (
-            a[R, k] * a[R, k] / (a[WEIGHT, k] * a[PI, k])
-        )  # inf or NaN where π underflows: then the decrement itself decides
+        # inf or NaN where π underflows: then the decrement itself decides
+        total += a[R, k] * a[R, k] / (a[WEIGHT, k] * a[PI, k])
     return math.sqrt(total)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -61,9 +61,9 @@ class Likelihood(Parametric, ABC):
         object.__setattr__(self, "weights", tuple(weights.tolist()))  # likelihoods compare and hash
         object.__setattr__(self, "_weights", weights)
 
-    def unweighted(self) -> Self:
-        """The same likelihood, every row counting once."""
-        return self._with({"weights": None})
+    def weighted(self, weights: Any) -> Self:
+        """The same likelihood of rows with weights, of shape (n,); None: 1 each."""
+        return replace(self, weights=weights)
 
     def row_weights(self, n: int) -> Array:
         """Weights of the n rows that the likelihood explains, of shape (n,)."""
