@@ -43,7 +43,7 @@ def rows_that_count(
         )
     check_consistent_length(X, y, weights, *about_rows.values())
     if not weights.any():
-        raise InvalidInput("every 'sample_weight' is 0: no row is left to learn from.")
+        raise InvalidInput("'sample_weight' is zero in every row: there is nothing left to learn from.")
     if weights.all():
         return X, y, weights, about_rows
     keep = np.flatnonzero(weights)

@@ -66,10 +66,11 @@ def weighted_evidence(
     """
     weights, noise = likelihood.row_weights(len(y)), likelihood.row_noise(len(y))
     root = np.sqrt(weights)
-    found = provider(root[:, None] * K * root, root * y, likelihood._with({"weights": None}), gradient=gradient)
+    both = np.outer(root, root)  # symmetric to the last bit
+    found = provider(both * K, root * y, likelihood._with({"weights": None}), gradient=gradient)
     log_z = found.log_z + 0.5 * float((1.0 - weights) @ np.log(2.0 * np.pi * noise))
     posterior = WeightedPosterior(found.posterior, root)
     if found.dK is None:
         return found._replace(log_z=log_z, posterior=posterior)
     dlik = found.dlik + likelihood.pull_back(0.5 * (1.0 - weights) / noise)
-    return found._replace(log_z=log_z, dK=root[:, None] * found.dK * root, dlik=dlik, posterior=posterior)
+    return found._replace(log_z=log_z, dK=both * found.dK, dlik=dlik, posterior=posterior)

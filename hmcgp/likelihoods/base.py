@@ -53,9 +53,11 @@ class Likelihood(Parametric, ABC):
         weights = np.array(self.weights, dtype=float)
         bad = np.flatnonzero(~((weights > 0.0) & (weights < math.inf)))
         if weights.ndim != 1 or len(bad):
-            held = f"a weight of {weights.flat[bad[0]]} in row {bad[0]}" if weights.ndim == 1 else f"{weights.shape}"
+            row = (
+                f"a weight of {weights[bad[0]]} in row {bad[0]}" if weights.ndim == 1 else f"the shape {weights.shape}"
+            )
             raise InvalidInput(
-                f"'weights' must be positive and finite, one per row; got {held}. Leave rows of weight 0 out, or give "
+                f"'weights' must be positive and finite, one per row; got {row}. Leave rows of weight 0 out, or give "
                 "'sample_weight' to an estimator, which does that."
             )
         object.__setattr__(self, "weights", tuple(weights.tolist()))  # likelihoods compare and hash
