@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from test_evidence_contract import IDS, PAIRS, SMOOTH, STEP, soft
 from hmcgp import Model, find_map
 from hmcgp._likelihood_core import LOGISTIC, PROBIT
 from hmcgp._likelihood_core import STEP as STEP_KIND
-from hmcgp.errors import InvalidInput
+from hmcgp.errors import ApproximationWarning, InvalidInput
 from hmcgp.evidence import EP, Exact, Laplace, LowerBound, NaiveMeanField, SoftmaxLaplace, UpperBound
 from hmcgp.evidence._ep_double_core import solve as double_loop
 from hmcgp.evidence._powers_core import cumulants_power, flip_slope_power, tilted_power
@@ -23,6 +24,7 @@ from hmcgp.evidence._solver import CONVERGED
 from hmcgp.evidence.expected import ExpectedLogDensity
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian, LabelNoise, Logistic, Probit, Softmax, VaryingNoise
+from hmcgp.loo import combine, loo
 from hmcgp.priors import LogNormal
 
 N = 15
@@ -185,8 +187,8 @@ def moments_on_a_grid(kind, flip, power, mu, v):
     """Log Ẑ, mean less mu, cumulants 2 to 4 and ∂ log Ẑ/∂ε by the trapezoidal rule, on either side of 0."""
     sides = []
     for sign in (-1.0, 1.0):
-        t = np.linspace(1e-9, 1.0, 400_001)
-        reach = max(12.0 * np.sqrt(v) + abs(mu), 1.0)
+        t = np.linspace(1e-9, 1.0, 50_001)
+        reach = 12.0 * np.sqrt(v) + abs(mu)
         f, df = sign * reach * t**2, reach * 2.0 * t * (t[1] - t[0])
         log_g = power * log_p(kind, flip, f) - 0.5 * (f - mu) ** 2 / v - 0.5 * np.log(2.0 * np.pi * v)
         sides.append((f, log_g + np.log(df)))
@@ -284,6 +286,52 @@ def test_several_classes_leave_all_of_a_row_out():
         )
         np.testing.assert_allclose(mean[4], m[0], atol=tol)
         np.testing.assert_allclose(covariance[4], C[0], atol=tol)
+
+
+@pytest.mark.parametrize("likelihood", [Logistic(), Probit(), SMOOTH, STEP, Gaussian(0.5), Softmax()])
+def test_what_a_weighted_row_adds_to_the_evidence(likelihood):
+    """Integer powers of independent averages, and for one class of two the logistic function of a difference."""
+    weights, mean, variance = np.array([0.3, 1.0, 5.0, 2.5]), np.array([0.3, -4.0, 2.0, -1.0]), np.full(4, 3.0)
+    weighted, y = likelihood.weighted(weights), np.array([1.0, 1.0, -1.0, -1.0])
+    if isinstance(likelihood, Softmax):
+        binary = Logistic(weights=weights).log_weighted_average(y, mean, variance)
+        both = np.column_stack([np.zeros(4), mean]), variance[:, None, None] * np.array([[0.0, 0.0], [0.0, 1.0]])
+        np.testing.assert_allclose(weighted.log_weighted_average((y + 1.0) / 2.0, *both), binary, atol=2e-3)
+        return
+
+    def log_integral(i):
+        def integrand(f):
+            log_p = likelihood.log_prob(y[[i]], np.array([f]))[0]
+            return np.exp(weights[i] * log_p - 0.5 * (f - mean[i]) ** 2 / variance[i])
+
+        total = quad(integrand, -25.0, 0.0, epsabs=0.0)[0] + quad(integrand, 0.0, 25.0, epsabs=0.0)[0]
+        return np.log(total) - 0.5 * np.log(2.0 * np.pi * variance[i])
+
+    found = weighted.log_weighted_average(y, mean, variance)
+    np.testing.assert_allclose(found, [log_integral(i) for i in range(4)], rtol=1e-7)
+    np.testing.assert_allclose(found[1], likelihood.log_average(y, mean, variance)[1], rtol=1e-7)
+    np.testing.assert_allclose(
+        likelihood.log_weighted_average(y, mean, variance), likelihood.log_average(y, mean, variance), rtol=1e-14
+    )
+
+
+def test_draws_forget_all_of_a_weighted_row():
+    """The weights of the draws take the posterior of all rows to that without one, exactly for numbers."""
+    X, y, _ = problem(Gaussian())
+    weights = np.where(np.arange(N) == 4, 3.0, 1.0)
+    rest = np.arange(N) != 4
+    settings = {"kernel": SquaredExponential(length_scale=1.0), "likelihood": Gaussian(0.3)}
+    full = Model(X, y, weights=weights, **settings)
+    less = Model(X[rest], y[rest], **settings)
+    draws = np.exp(np.random.default_rng(0).normal(size=(30, 1)))
+    ratio = [less.log_evidence(theta)[0] - full.log_evidence(theta)[0] for theta in draws]
+    cavities = [full.posterior(theta)[1].posterior.cavity() for theta in draws]
+    added = np.array([full.likelihood.log_weighted_average(full.y, *c) for c in cavities])
+    np.testing.assert_allclose(-added[:, 4], ratio, rtol=1e-8)
+    log_p = np.array([full.likelihood.log_average(full.y, *c) for c in cavities])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximationWarning)  # 30 draws
+        np.testing.assert_allclose(loo(full, draws).pointwise, combine(log_p, added).pointwise, rtol=1e-9)
 
 
 @pytest.mark.parametrize("likelihood", [Logistic(), Probit(), SMOOTH, STEP])

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
@@ -49,7 +50,10 @@ def test_weights_are_copies_of_rows(settings, labels):
     weighted = one_length(**settings).fit(X, labels, WEIGHTS)
     copies = one_length(**settings).fit(X.repeat(WEIGHTS, axis=0), labels.repeat(WEIGHTS))
     np.testing.assert_allclose(weighted.predict_proba(X_NEW), copies.predict_proba(X_NEW), rtol=1e-4)
-    np.testing.assert_allclose(weighted.log_marginal_likelihood(), copies.log_marginal_likelihood(), rtol=1e-7)
+    theta = weighted.trace_.flat[0]
+    np.testing.assert_allclose(
+        weighted.log_marginal_likelihood(theta), copies.log_marginal_likelihood(theta), rtol=1e-9
+    )
     np.testing.assert_array_equal(weighted.classes_, copies.classes_)
     assert len(weighted.loo().pointwise) == np.sum(WEIGHTS > 0)
 
@@ -61,7 +65,10 @@ def test_weights_are_copies_of_numbers(likelihood):
     copies = clone(gp).fit(X.repeat(WEIGHTS, axis=0), Y.repeat(WEIGHTS))
     for a, b in zip(weighted.predict(X_NEW, return_std=True), copies.predict(X_NEW, return_std=True), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4)
-    np.testing.assert_allclose(weighted.log_marginal_likelihood(), copies.log_marginal_likelihood(), rtol=1e-7)
+    theta = weighted.trace_.flat[0]
+    np.testing.assert_allclose(
+        weighted.log_marginal_likelihood(theta), copies.log_marginal_likelihood(theta), rtol=1e-9
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -71,12 +78,12 @@ def test_scikit_learn_finds_them_equivalent():
     check_sample_weight_equivalence_on_dense_data("GPRegressor", gp)
 
 
+@pytest.mark.filterwarnings("ignore")  # too few draws
 def test_draws_are_those_of_the_copies():
     settings = {"sampler": HMC(step_size=0.2, n_steps=5), "draws": 10, "tune": 0, "chains": 1, "random_state": 3}
     gp = GPClassifier(progressbar=False, **settings)
-    with pytest.warns(Warning):
-        weighted = clone(gp).fit(X, LABELS, WEIGHTS)
-        copies = clone(gp).fit(X.repeat(WEIGHTS, axis=0), LABELS.repeat(WEIGHTS))
+    weighted = clone(gp).fit(X, LABELS, WEIGHTS)
+    copies = clone(gp).fit(X.repeat(WEIGHTS, axis=0), LABELS.repeat(WEIGHTS))
     np.testing.assert_allclose(weighted.trace_.draws, copies.trace_.draws, rtol=1e-6)
 
 
@@ -90,11 +97,11 @@ def test_tables_with_names_and_categories_lose_rows_of_weight_zero():
     assert list(weighted.feature_names_in_) == ["size", "kind"]
 
 
-@pytest.mark.parametrize("labels", [LABELS, KINDS])
-def test_weights_of_classes_are_weights_of_their_rows(labels):
-    for class_weight in ("balanced", {"yes": 2.0, "no": 0.5, "a": 0.5, "b": 1.5, "c": 3.0}):
-        if isinstance(class_weight, dict):
-            class_weight = {k: v for k, v in class_weight.items() if k in labels}
+@pytest.mark.parametrize(
+    ("labels", "by_hand"), [(LABELS, {"yes": 2.0, "no": 0.5}), (KINDS, {"a": 0.5, "b": 1.5, "c": 3.0})]
+)
+def test_weights_of_classes_are_weights_of_their_rows(labels, by_hand):
+    for class_weight in ("balanced", by_hand):
         gp = one_length(class_weight=class_weight).fit(X, labels)
         rows = one_length().fit(X, labels, compute_sample_weight(class_weight, labels))
         np.testing.assert_array_equal(gp.predict_proba(X_NEW), rows.predict_proba(X_NEW))
@@ -148,20 +155,16 @@ def test_rows_with_weights_can_be_appended(gp, first, more):
 
 
 def test_leaving_a_weighted_row_out_asks_for_its_plain_density():
-    gp = GPRegressor(SquaredExponential(), sampler="map", random_state=1)
-    weights = np.linspace(0.3, 2.0, 24)
-    gp.fit(X, Y, sample_weight=weights)
+    weights, rest = np.linspace(0.3, 2.0, 24), np.arange(24) != 7
+    gp = GPRegressor(SquaredExponential(), sampler="map", random_state=1).fit(X, Y, sample_weight=weights)
     theta, model = gp.trace_.flat[0], gp.model_
-    rest = np.arange(24) != 7
-    other = Model(
-        model.X[rest], model.y[rest], kernel=SquaredExponential(), likelihood="gaussian", weights=weights[rest]
-    )
+    settings = {"kernel": SquaredExponential(), "likelihood": "gaussian", "weights": weights[rest]}
+    other = Model(model.X[rest], model.y[rest], **settings)
     kernel, evidence = other.posterior(theta)
     mean, variance = evidence.posterior.predict(kernel(other.X, model.X[[7]]), kernel.diag(model.X[[7]]))
-    total = variance[0] + other.bound_likelihood(theta).noise
-    expected = -0.5 * (model.y[7] - mean[0]) ** 2 / total - 0.5 * np.log(2.0 * np.pi * total) - np.log(np.std(Y))
-    weighted_sd = gp._unit  # in the units of y, whose standard deviation is weighted
-    np.testing.assert_allclose(gp.loo().pointwise[7], expected + np.log(np.std(Y)) - np.log(weighted_sd), rtol=1e-8)
+    sd = np.sqrt(variance + other.bound_likelihood(theta).noise)
+    expected = norm.logpdf(model.y[7], mean, sd) - np.log(gp._unit)  # of y, in its own units
+    np.testing.assert_allclose(gp.loo().pointwise[7], expected[0], rtol=1e-8)
 
 
 def test_known_noise_goes_with_its_row():
@@ -230,16 +233,13 @@ def test_bad_weights_are_refused(weights, message):
 @pytest.mark.parametrize(
     ("class_weight", "message"),
     [
-        ({"yes": 1.0}, "not in class_weight|not found"),
+        ({"yes": 1.0, "maybe": 1.0}, "not in class_weight"),
         ({"yes": 1.0, "no": -1.0}, "finite numbers that are not negative"),
         ({"yes": 1.0, "no": 0.0}, "holds one class only, yes"),
         ("even", "class_weight"),
     ],
 )
 def test_bad_weights_of_classes_are_refused(class_weight, message):
-    if class_weight == {"yes": 1.0}:
-        class_weight = {"yes": 1.0, "maybe": 1.0}
-        message = "maybe|not in class_weight"
     with pytest.raises(ValueError, match=message):
         one_length(class_weight=class_weight).fit(X, LABELS)
 

@@ -118,6 +118,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             check_count("predict_draws", self.predict_draws, 1)
         self._columns = Columns.learn(X)
         X, targets, weights = self._check_table(self._columns.encode(X), y, sample_weight)
+        weights = joined((weights, len(X)))
         if isinstance(self.likelihood, Likelihood) and self.likelihood.weights is not None:
             raise InvalidInput("give weights to fit, as 'sample_weight', not to the likelihood.")
         categories = self._columns.mask(self._input_names())
@@ -132,7 +133,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             likelihood=likelihood,
             evidence=self.evidence,
             input_names=self._input_names(),
-            weights=joined((weights, len(X))),
+            weights=weights,
         )
         found = self.model_.likelihood
         if (found.targets == "numbers") != (self.targets == "numbers"):

@@ -17,7 +17,7 @@ from hmcgp.errors import InvalidInput
 def rows_that_count(
     X: Any, y: Any, sample_weight: Any, about_rows: dict[str, Any]
 ) -> tuple[Any, Any, Array | None, dict[str, Any]]:
-    """Table, targets, weights, and whatever else is known of each row, without the rows of weight 0.
+    """Table, targets, weights (None: all are 1), and whatever else is known of each row, without rows of weight 0.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def rows_that_count(
     if not weights.any():
         raise InvalidInput("'sample_weight' is zero in every row: there is nothing left to learn from.")
     if weights.all():
-        return X, y, weights, about_rows
+        return X, y, joined((weights, len(weights))), about_rows
     keep = np.flatnonzero(weights)
     about = {name: None if v is None else _safe_indexing(v, keep) for name, v in about_rows.items()}
     return _safe_indexing(X, keep), _safe_indexing(y, keep), weights[keep], about

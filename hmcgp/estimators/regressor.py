@@ -148,7 +148,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     ) -> Self:
         """Take more rows into account without sampling again, at n² operations for each row and draw.
 
-        As `GPClassifier.append`.
+        As `GPClassifier.append`.  Where rows have weights, a draw takes n³ operations.
 
         Parameters
         ----------

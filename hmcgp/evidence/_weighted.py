@@ -67,7 +67,7 @@ def weighted_evidence(
     weights, noise = likelihood.row_weights(len(y)), likelihood.row_noise(len(y))
     root = np.sqrt(weights)
     both = np.outer(root, root)  # symmetric to the last bit
-    found = provider(both * K, root * y, likelihood._with({"weights": None}), gradient=gradient)
+    found = provider(both * K, root * y, likelihood.weighted(None), gradient=gradient)
     log_z = found.log_z + 0.5 * float((1.0 - weights) @ np.log(2.0 * np.pi * noise))
     posterior = WeightedPosterior(found.posterior, root)
     if found.dK is None:
