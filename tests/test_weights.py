@@ -217,6 +217,15 @@ def test_moments_of_a_power(kind, flip, power, mu, v):
         np.testing.assert_allclose(flip_slope_power(kind, flip, power, 1.0, mu, v), slope, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize(("kind", "flip"), [(LOGISTIC, 0.0), (PROBIT, 0.0), (PROBIT, 0.05), (STEP_KIND, 0.05)])
+def test_no_cavity_is_too_far_away_to_end(kind, flip):
+    for mu in (1e17, -1e17, 1e300, -1e300, np.inf, -np.inf, np.nan, 0.0):
+        for v in (1e-300, 1.0, 1e8, 1e300):
+            log_z = tilted_power(kind, flip, 0.5, 1.0, mu, v)[0]
+            assert np.isnan(log_z) or log_z <= 1e-12
+            flip_slope_power(kind, flip, 0.5, 1.0, mu, v)
+
+
 @pytest.mark.parametrize(("mu", "v"), [(0.3, 1.0), (-4.0, 2.0), (5.0, 10.0)])
 def test_a_power_of_a_step_is_a_step(mu, v):
     expected, slope = moments_on_a_grid(STEP_KIND, 0.1, 0.3, mu, v)

@@ -80,7 +80,9 @@ def _clean_peak(kind: int, power: float, mu: float, v: float) -> float:
 def _fallen(kind: int, power: float, mu: float, v: float, peak: float, reach: float, least: float) -> float:
     """Return how far from its peak the integrand has fallen below exp(least), or a little more; `reach` is enough."""
     near, enough = 0.0, 4.0 * _least_deviation(kind, power, v)
-    while abs(reach - near) > enough:
+    for _ in range(600):  # halvings of any number in floating point
+        if not abs(reach - near) > enough:
+            break
         x = peak + 0.5 * (near + reach)
         if power * _log_p(kind, 0.0, x) - 0.5 * (x - mu) ** 2 / v > least:
             near = x - peak
@@ -142,6 +144,8 @@ def _power_moments(
     begin = left
     while begin < right:
         end = min(_panel_end(kind, flip, power, mu, v, begin), right)
+        if not end > begin:  # rounded away beside μ
+            return math.nan, math.nan, math.nan, math.nan, math.nan
         middle, half = 0.5 * (begin + end), 0.5 * (end - begin)
         for j in range(_NODES.size):
             x = middle + half * _NODES[j]
@@ -166,13 +170,15 @@ def _power_moments(
 def _probit_flip_slope(flip: float, power: float, mu: float, v: float, log_z: float) -> float:
     """∂ log Ẑ/∂ε of a label +1 behind a probit, ε > 0: the mean of ω(1 - 2Φ)/p = ω(1/p - 2)/(1 - 2ε).
 
-    1/p outweighs p^ω at the left, where p is least, so that ∫ p^(ω-1) N wants a range of its own.
+    1/p outweighs p^ω at the left, where p is least, so that ∫ p^(ω-1) N wants a range of its own: 1 <= 1/p <= 1/ε.
     """
-    reach = _REACH * math.sqrt(v)
-    begin, right = min(mu, -math.sqrt(-2.0 * math.log(flip))) - reach, mu + reach
+    s = math.sqrt(v)
+    begin, right = mu - s * math.sqrt(2.0 * (_DIGITS - (1.0 - power) * math.log(flip))), mu + _REACH * s
     total, highest = 0.0, -math.inf
     while begin < right:
         end = min(_panel_end(PROBIT, flip, 1.0, mu, v, begin), right)
+        if not end > begin:  # rounded away beside μ
+            return math.nan
         middle, half = 0.5 * (begin + end), 0.5 * (end - begin)
         for j in range(_NODES.size):
             x = middle + half * _NODES[j]

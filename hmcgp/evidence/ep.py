@@ -143,6 +143,9 @@ class EP:
     For likelihoods that are not log-concave (`LabelNoise`), more than one solution may exist; a warm start stays with
     the one it comes from.  Sweeps may cycle there: after 60 of them, a double loop that cannot (Opper & Winther 2005)
     takes over, with up to three times `max_iter` factorisations.
+
+    Weights of 1 and more cost nothing.  Those below 1 take integrals that have no closed form: where all are, a warm
+    solution for 80 rows takes ten times as long behind a probit, and six times behind a logistic.
     """
 
     sweeps: str = "parallel"
