@@ -10,8 +10,9 @@ p(θ | y_-i) ∝ p(θ | y)/p(y_i | y_-i, θ), so for each row they are weighted 
 
     p(y_i | y_-i) ≈ Σ_s w_is p(y_i | y_-i, θ_s),     w_is ∝ 1/p(y_i | y_-i, θ_s),
 
-with the largest weights smoothed by a Pareto distribution (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25).  Its
-shape k says whether the weights can be trusted: up to 0.7 they can.
+(a row of weight ω is left out with all of it, w_is ∝ 1/∫ p(y_i | f)^ω N(f; μ_i, v_i) df, and predicted as one row) with
+the largest weights smoothed by a Pareto distribution (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25).  Its shape
+k says whether the weights can be trusted: up to 0.7 they can.
 """
 
 from __future__ import annotations
@@ -120,7 +121,15 @@ def loo(
     ApproximationWarning
         When some k exceeds 0.7: the hyperparameters change too much when that row is left out.
     """
-    return combine(log_predictive_per_draw(model, draws, together=together, n_jobs=n_jobs), r_eff=r_eff)
+    if together is not None and model.likelihood.weights is not None:
+        raise InvalidInput(
+            "rows of coregional outputs cannot be left out where they have weights. Fit without 'sample_weight', or "
+            "take outputs='independent'."
+        )
+    log_p, removed = log_predictive_per_draw(model, draws, together=together, n_jobs=n_jobs), None
+    if model.likelihood.weights is not None:
+        removed = np.concatenate(per_group(_log_removed, model, draws, n_jobs=n_jobs))
+    return combine(log_p, removed, r_eff=r_eff)
 
 
 def log_predictive_per_draw(
@@ -155,6 +164,15 @@ def _log_predictive_of_groups(model: Model, draws: Array, together: NDArray[np.i
     return out
 
 
+def _log_removed(model: Model, draws: Array) -> Array:
+    """How much each row, with its weight, adds to the log evidence, of shape (S, n)."""
+    out = np.empty((len(draws), len(model.y)))
+    for s, moments in _each_cavity(model, draws):
+        log_p = model.bound_likelihood(draws[s]).log_weighted_average(model.y, *moments)
+        out[s] = log_p if log_p.ndim == 1 else log_p.sum(axis=1)
+    return out
+
+
 def _cavities(model: Model, draws: Array) -> Array:
     found = dict(_each_cavity(model, draws))
     return np.stack([found[s] for s in range(len(draws))], axis=1)
@@ -178,13 +196,17 @@ def _check_can_leave_out(model: Model, evidence: Evidence, method: str) -> None:
         )
 
 
-def combine(log_p: Array, *, r_eff: float = 1.0) -> LeaveOneOut:
-    """Average log p(y_i | y_-i, θ_s), of shape (S, n), over draws with Pareto-smoothed weights (see `loo`)."""
+def combine(log_p: Array, removed: Array | None = None, *, r_eff: float = 1.0) -> LeaveOneOut:
+    """Average log p(y_i | y_-i, θ_s), of shape (S, n), over draws with Pareto-smoothed weights (see `loo`).
+
+    The draws lose what each row adds to their log evidence: `removed`, or log_p itself.
+    """
     n_draws, n = log_p.shape
     if n_draws == 1:
         pointwise, k = log_p[0], np.full(n, np.nan)
     else:
-        log_w, k = _arviz.psis(-log_p.T, r_eff)  # (n, S): each row has weights of its own
+        removed = log_p if removed is None else removed
+        log_w, k = _arviz.psis(-removed.T, r_eff)  # (n, S): each row has weights of its own
         pointwise = np.logaddexp.reduce(log_w + log_p.T, axis=1)
     result = LeaveOneOut(float(pointwise.sum()), float(np.sqrt(n * np.var(pointwise))), pointwise, k, n_draws)
     bad = np.flatnonzero(k > K_LIMIT)

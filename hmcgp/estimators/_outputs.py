@@ -63,6 +63,10 @@ class OneOutput:
         """Inputs and targets of the model."""
         return X, targets
 
+    def spread(self, values: Array, targets: Array) -> Array:
+        """Values of the user's rows, of shape (n,), for the rows of the model."""
+        return values
+
     def with_rows(self, targets: Array) -> Self:
         """The same, with more rows."""
         return self
@@ -184,6 +188,10 @@ class CoregionalOutputs(OneOutput):
         row, output = np.nonzero(~np.isnan(targets))
         return np.column_stack([X[row], output]), targets[row, output]
 
+    def spread(self, values: Array, targets: Array) -> Array:
+        """Each as often as its row has targets."""
+        return np.asarray(values[np.nonzero(~np.isnan(targets))[0]])
+
     def with_rows(self, targets: Array) -> Self:
         """The same, with the rows of these targets."""
         row = np.nonzero(~np.isnan(targets))[0]
@@ -287,15 +295,16 @@ def more_targets(layout: OneOutput, y: Any) -> Array:
     return np.asarray(Y)
 
 
-def learn_scaling(y: Array, layout: OneOutput, *, standardize: bool) -> Scaling:
-    """Location and spread of every output, of what is not missing; refuses one that is constant."""
-    columns = [column[~np.isnan(column)] for column in y.reshape(len(y), -1).T]
+def learn_scaling(y: Array, layout: OneOutput, weights: Array | None, *, standardize: bool) -> Scaling:
+    """Location and spread of every output, of what is not missing, rows weighted; refuses one that is constant."""
     found = []
-    for i, column in enumerate(columns):
+    for i, with_gaps in enumerate(y.reshape(len(y), -1).T):
+        seen = ~np.isnan(with_gaps)
+        column, of_rows = with_gaps[seen], None if weights is None else weights[seen]
         of_output = f" of output {layout.names[i]!r}" if layout.names else ""
         if len(column) < 2 and layout.names:
             raise InvalidInput(f"there are {len(column)} targets{of_output}, and at least 2 are needed.")
-        found.append(Scaling.learn(column[:, None], standardize=standardize))
+        found.append(Scaling.learn(column[:, None], standardize=standardize, weights=of_rows))
         if found[-1].constant[0]:
             raise InvalidInput(
                 f"all {len(column)} targets{of_output} are {column[0]:g}: there is nothing to explain. "

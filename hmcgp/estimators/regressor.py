@@ -113,15 +113,17 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         tags.target_tags.multi_output = True
         return tags
 
-    def _check_table(self, X: Any, y: Any) -> tuple[Array, Array]:
+    def _check_table(self, X: Any, y: Any, weights: Array | None) -> tuple[Array, Array, Array | None]:
         X, y, self._layout = checked_table(self, X, y)
-        self._target_scaling = learn_scaling(y, self._layout, standardize=self.standardize)
+        self._target_scaling = learn_scaling(y, self._layout, weights, standardize=self.standardize)
         self.__dict__.pop("output_names_", None)  # of an earlier fit
         if self._layout.names:
             self.output_names_ = np.array(self._layout.names)
-        return X, self._to_units_of_model(y)
+        return X, self._to_units_of_model(y), weights
 
-    def fit(self, X: Any, y: Any, noise_variance: Any = None) -> Self:
+    def fit(  # type: ignore[override]
+        self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Sample the hyperparameters given a table and its targets.
 
         Parameters
@@ -134,6 +136,11 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
             Known variance of each target, in the units of y squared.  The noise of `likelihoods.Gaussian` is inferred
             on top of it: `likelihood=Gaussian(noise=0.0)` says that there is no other.  For independent outputs only
             with `standardize=False`: they share it.
+        sample_weight : array-like of shape (n,), optional
+            Numbers >= 0 that multiply the log likelihoods of the rows: 2 is the same as the row twice, 0 as without it
+            (in `loo` and wherever rows come back, too).  They are not normalised.  They count in the standardisation as
+            well.  A weight ω makes the noise of its row ω times smaller, and is as much evidence about the noise as ω
+            rows; where only its variance is known, give `noise_variance` instead.
 
         Returns
         -------
@@ -146,12 +153,14 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         ApproximationWarning
             For constant inputs, failures of the solver, and after Ctrl-C.
         """
-        return self._fit(X, y, noise_variance=noise_variance)
+        return self._fit(X, y, sample_weight, noise_variance=noise_variance)
 
-    def append(self, X: Any, y: Any, noise_variance: Any = None) -> Self:
+    def append(  # type: ignore[override]
+        self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Take more rows into account without sampling again, at n² operations for each row and draw.
 
-        As `GPClassifier.append`.
+        As `GPClassifier.append`.  Where rows have weights, a draw takes n³ operations.
 
         Parameters
         ----------
@@ -159,8 +168,10 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         y : array-like of shape (m,) or (m, k)
         noise_variance : array-like of shape (m,) or (m, k), optional
             Known variances of the new targets, where `fit` was given those of the first.
+        sample_weight : array-like of shape (m,), optional
+            As of `fit`; default: 1 each.
         """
-        return self._append(X, y, noise_variance=noise_variance)
+        return self._append(X, y, sample_weight, noise_variance=noise_variance)
 
     def _more_targets(self, y: Any) -> Array:
         y = more_targets(self._layout, y)
@@ -174,6 +185,9 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         grown = super()._grown(model, *self._layout.rows(X, targets), likelihood)
         self._layout = self._layout.with_rows(targets)
         return grown
+
+    def _of_rows_of_model(self, values: Array, targets: Array) -> Array:
+        return self._layout.spread(values, targets)
 
     def _likelihood_with(self, targets: Array, noise_variance: Any = None) -> Likelihood | None:
         likelihood = self.model_.likelihood

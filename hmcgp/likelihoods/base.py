@@ -1,12 +1,19 @@
-"""The contract of a likelihood."""
+"""The contract of a likelihood.
+
+Rows may have weights ω_i > 0, which multiply their log likelihoods: an evidence provider integrates Π p(y_i | f_i)^ω_i.
+A row of weight 2 is that row twice, since copies share their latent value.  All else here, and every prediction, is of
+one observation: weights are about the rows that were given.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy.special import logsumexp
 
 from hmcgp._likelihood_core import likelihood_terms
 from hmcgp._typing import Array
@@ -14,6 +21,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.parameters import Parametric
 
 _TINY = np.finfo(float).tiny
+_REACH, _NODES = 9.0, 721  # of an integral over a Gaussian: standard deviations, and points
 
 
 class Derivatives(NamedTuple):
@@ -27,13 +35,52 @@ class Derivatives(NamedTuple):
 
 @dataclass(frozen=True)
 class Likelihood(Parametric, ABC):
-    """Base class: p(y | f), labels -1 and +1 unless `targets` says otherwise."""
+    """Base class: p(y | f), labels -1 and +1 unless `targets` says otherwise.
 
+    Parameters
+    ----------
+    weights : sequence of float, optional
+        One positive number per row, by which its log likelihood is multiplied in the evidence.  They are not
+        normalised: twice the weights are twice the data.  Default: 1 each.
+    """
+
+    weights: tuple[float, ...] | None = field(default=None, kw_only=True, repr=False)
     kind: ClassVar[int]  # what the compiled core calls it, where y is a label
     targets: ClassVar[str] = "labels"  # or "classes", "numbers": what y holds, which decides the default priors
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights is None:
+            return
+        weights = np.array(self.weights, dtype=float)
+        bad = np.flatnonzero(~((weights > 0.0) & (weights < math.inf)))
+        if weights.ndim != 1 or len(bad):
+            row = (
+                f"a weight of {weights[bad[0]]} in row {bad[0]}" if weights.ndim == 1 else f"the shape {weights.shape}"
+            )
+            raise InvalidInput(
+                f"'weights' must be positive and finite, one per row; got {row}. Leave rows of weight 0 out, or give "
+                "'sample_weight' to an estimator, which does that."
+            )
+        object.__setattr__(self, "weights", tuple(weights.tolist()))  # likelihoods compare and hash
+        object.__setattr__(self, "_weights", weights)
+
+    def weighted(self, weights: Any) -> Self:
+        """The same likelihood of rows with weights, of shape (n,); None: 1 each."""
+        checked = replace(self, weights=weights)
+        return self._with({name: checked.__dict__.get(name) for name in ("weights", "_weights")})
+
+    def row_weights(self, n: int) -> Array:
+        """Weights of the n rows that the likelihood explains, of shape (n,)."""
+        if self.weights is None:
+            return np.ones(n)
+        if len(self.weights) != n:
+            raise InvalidInput(f"there are {len(self.weights)} weights for {n} rows.")
+        return np.asarray(self.__dict__["_weights"])
+
     def located(self, X: Array) -> Self:
-        """The same likelihood, told the inputs of the rows that it explains; most do not care."""
+        """The same likelihood, told the inputs of the rows that it explains, of which there is one per weight."""
+        self.row_weights(len(X))
         return self
 
     def check_targets(self, y: Array) -> None:
@@ -70,7 +117,7 @@ class Likelihood(Parametric, ABC):
         """Log likelihood and its first three derivatives with respect to f, elementwise."""
         f = np.ascontiguousarray(f, dtype=float)
         log_prob, g, w, ratio = (np.empty_like(f) for _ in range(4))
-        likelihood_terms(self.kind, np.ascontiguousarray(y, dtype=float), f, log_prob, g, w, ratio)
+        likelihood_terms(self.kind, np.ascontiguousarray(y, dtype=float), f, np.ones_like(f), log_prob, g, w, ratio)
         return Derivatives(log_prob, g, -w, w * ratio)
 
     def site(self) -> tuple[int, float]:
@@ -118,3 +165,28 @@ class Likelihood(Parametric, ABC):
         m = np.asarray(y * mean, dtype=float)
         small = np.maximum(self.average(-np.abs(m), variance), _TINY)  # the smaller class: no tail is lost in 1 - p
         return np.where(m > 0.0, np.log1p(-small), np.log(small))
+
+    def log_weighted_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log ∫ p(y | f)^ω N(f; mean, variance) df of the rows with their weights: what each adds to the log evidence.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            Targets.
+        mean, variance : ndarrays of shape (n,)
+            Of the latent values given all other rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            By the trapezoidal rule; good to 1e-6 for variances up to 1000.
+        """
+        if self.weights is None:
+            return self.log_average(y, mean, variance)
+        m, sd = (y * mean)[:, None], np.sqrt(variance)[:, None]  # p^ω moves the mass towards a latent 0, or not at all
+        left, right = m - _REACH * sd, np.maximum(m, 0.0) + _REACH * sd
+        f = left + (right - left) * np.linspace(0.0, 1.0, _NODES)
+        log_p = self.log_prob(np.ones(f.size), f.ravel()).reshape(f.shape)
+        exponent = self.row_weights(len(y))[:, None] * log_p - 0.5 * (f - m) ** 2 / variance[:, None]
+        spacing = (right - left)[:, 0] / (_NODES - 1)
+        return logsumexp(exponent, axis=1) + np.log(spacing) - 0.5 * np.log(2.0 * math.pi * variance)

@@ -67,6 +67,16 @@ class NoisyNumbers(Likelihood):
         total = variance + self.row_noise(len(y))
         return np.asarray(-0.5 * ((y - mean).T ** 2 / total + np.log(2.0 * math.pi * total))).T
 
+    def log_weighted_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log ∫ p^ω N (see `Likelihood.log_weighted_average`), exactly.
+
+        From N(y; f, s)^ω = N(√ω y; √ω f, s) (2πs)^((1 - ω)/2).
+        """
+        weights, noise = self.row_weights(len(y)), self.row_noise(len(y))
+        total = weights * variance + noise
+        log_p = -0.5 * weights * (y - mean).T ** 2 / total - 0.5 * np.log(2.0 * math.pi * total)
+        return np.asarray(log_p + 0.5 * (1.0 - weights) * np.log(2.0 * math.pi * noise)).T
+
 
 @dataclass(frozen=True)
 class Gaussian(NoisyNumbers):
@@ -90,9 +100,9 @@ class Gaussian(NoisyNumbers):
         object.__setattr__(self, "known", _checked(self.known))
 
     def located(self, X: Array) -> Self:
-        """The same, after a look at whether there is one known variance per row."""
-        _check_one_per_row(self.known, X)
-        return self
+        """The same, after a look at whether there is one known variance per row, and noise where there are weights."""
+        _check_rows(self, X)
+        return super().located(X)
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
@@ -132,7 +142,7 @@ class VaryingNoise(NoisyNumbers):
 
     def located(self, X: Array) -> Self:
         """The same, with the basis functions at the rows of X."""
-        return self._with({"_values": basis_values(self.basis, X)})
+        return super().located(X)._with({"_values": basis_values(self.basis, X)})
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
@@ -191,8 +201,8 @@ class OutputNoise(NoisyNumbers):
 
     def located(self, X: Array) -> Self:
         """The same, with the number of the output of each row of X."""
-        _check_one_per_row(self.known, X)
-        return self._with({"_numbers": self._output_of(X)})
+        _check_rows(self, X)
+        return super().located(X)._with({"_numbers": self._output_of(X)})
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
@@ -238,6 +248,11 @@ def _checked(known: Sequence[float] | None) -> tuple[float, ...] | None:
     return tuple(values.tolist())
 
 
-def _check_one_per_row(known: tuple[float, ...] | None, X: Array) -> None:
+def _check_rows(likelihood: Gaussian | OutputNoise, X: Array) -> None:
+    """Refuse known variances that are not one per row, and weights of rows without noise."""
+    known = likelihood.known
     if known is not None and len(known) != len(X):
         raise InvalidInput(f"there are {len(known)} known variances of the noise for {len(X)} rows.")
+    exact = 0.0 in np.atleast_1d(np.asarray(likelihood.noise, dtype=object))
+    if likelihood.weights is not None and exact and (known is None or min(known) == 0.0):
+        raise InvalidInput("weights need noise in every row: a target that is exact cannot count more or less.")
