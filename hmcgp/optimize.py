@@ -136,12 +136,32 @@ def find_map(
             f"EM-EP needs a target that takes expectations, a Model with evidence 'ep' or 'tap'; got a "
             f"{type(target).__name__}. Use method='lbfgs'."
         )
-    check_count("n_restarts", n_restarts, 1)
     climb, usual = _METHODS[method]
     maxiter = usual if maxiter is None else maxiter
     check_count("maxiter", maxiter, 1)
     if start is not None and np.shape(start) != (target.n_dim,):
         raise InvalidInput(f"'start' must have shape ({target.n_dim},); got {np.shape(start)}.")
+    return _best(target, _climb_all(target, climb, maxiter, n_restarts, random_state, n_jobs, start))
+
+
+def climb_from_starts(
+    target: Target, *, n_restarts: int, random_state: RandomStateLike = None, n_jobs: int | None = None
+) -> list[State]:
+    """Climb by L-BFGS from several starts; return where each search ended (arguments as of `find_map`)."""
+    climb, maxiter = _METHODS["lbfgs"]
+    return [optimum.state for optimum in _climb_all(target, climb, maxiter, n_restarts, random_state, n_jobs)]
+
+
+def _climb_all(
+    target: Target,
+    climb: Callable[..., _Optimum],
+    maxiter: int,
+    n_restarts: int,
+    random_state: RandomStateLike,
+    n_jobs: int | None,
+    start: Array | None = None,
+) -> list[_Optimum]:
+    check_count("n_restarts", n_restarts, 1)
     starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
     stop = StopFlag()
     rngs = spawn_generators(random_state, n_restarts)
@@ -150,7 +170,7 @@ def find_map(
         optima: list[_Optimum] = run_tasks(calls, resolve_n_jobs(n_jobs, n_restarts))
     finally:
         stop.set()  # Ctrl-C or an error: the other threads end at their next evaluation
-    return _best(target, optima)
+    return optima
 
 
 def _climb(target: Target, rng: np.random.Generator, start: Array | None, maxiter: int, stop: StopFlag) -> _Optimum:

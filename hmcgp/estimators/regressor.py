@@ -42,7 +42,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, on the scale of the standardised target;
         `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs.
     evidence : {"exact"} or EvidenceProvider, default="exact"
-    sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional
+    sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc".
     draws, tune, chains, predict_draws, n_jobs, random_state, progressbar, max_time, checkpoint
         As of `GPClassifier`.
