@@ -197,7 +197,8 @@ def report(name: str, options: argparse.Namespace) -> dict[str, Held]:
     results: dict[str, Held] = {}
     about = f"{options.folds} folds, seed {options.seed}, {chains_of(options)}, max_time {options.max_time}"
     notebook = Notebook(options.notebook, about)
-    for method, fit in methods(name, options).items():
+    chosen = {method: fit for method, fit in methods(name, options).items() if method in (options.methods or [method])}
+    for method, fit in chosen.items():
         held = results[method] = held_out(
             fit, X, y, folds=options.folds, run=run, seed=options.seed, notebook=notebook, key=(name, method)
         )
@@ -226,6 +227,7 @@ def main() -> None:
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="+", choices=LOADERS, default=["motorcycle", "yacht"])
+    parser.add_argument("--methods", nargs="+", default=None, help="as named in the table (default: all)")
     parser.add_argument("--folds", type=int, default=10, help="default 10")
     parser.add_argument("--run", type=int, default=None, help="how many of the folds to run (default: all)")
     parser.add_argument("--draws", type=int, default=250, help="per chain (default 250)")

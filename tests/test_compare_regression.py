@@ -65,6 +65,15 @@ def test_co2_is_split_by_time():
     assert 350.0 < data.y_later.mean() + data.level < 365.0
 
 
+def test_priors_of_co2_are_chosen_without_the_years_reported():
+    earlier, data = co2.record(co2.END - 2.0 * co2.YEARS), co2.record()
+    assert (len(earlier.y), len(earlier.y_later)) == (276, 96)
+    assert earlier.x.max() < 1982.0 <= earlier.x_later.min()
+    assert earlier.x_later.max() < data.x_later.min()
+    bad, good = (co2.Forecast(np.zeros(2), np.zeros((2, 2)), np.full(2, level), 0.0) for level in (-3.0, -1.0))
+    assert co2.better({"default": co2.Both(bad, good), "expert": co2.Both(good, bad)}) == "expert"
+
+
 def test_coverage_and_error_of_a_known_forecast():
     found = co2.Forecast(np.zeros(4), np.tile([-1.0, 1.0], (4, 1)), np.zeros(4), 0.0)
     y = np.array([0.0, 0.5, -2.0, 2.0])
