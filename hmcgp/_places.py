@@ -2,15 +2,17 @@
 
 *Chains at different levels.*  Within one mode the log density of draws fluctuates with a standard deviation s of about
 sqrt(d/2); the means of chains that explore the same mode differ by a fraction of that.  Where two neighbouring means
-are further apart than s, the chains above and below are taken to sit in different modes.
+are further apart than s, and than four standard errors (by batch means, which are wide where a chain still drifts), the
+chains above and below are taken to sit in different modes.
 
 *Two places on one axis.*  Modes of equal height, and chains that visit both, show on the axis of a hyperparameter,
 split where the variance between the halves is largest (Otsu 1979).  Chains go from one mode to another seldom, and
 within each move quickly: there are two time scales.  A slow chain on a single hill has only one, and a fast one changes
 sides all the time.  So two places are reported where
 
-    share of changes < 0.2 * 2 p (1 - p),   a fifth of those of independent draws with a share p on one side, and
-    mean squared step > 0.6 * variance,     both within the sides: the autocorrelation there is below 0.7.
+    share of changes < 0.2 * 2 p (1 - p),   a fifth of those of independent draws with a share p on one side,
+    mean squared step > 0.6 * variance,     both within the sides: the autocorrelation there is below 0.7, and
+    the medians of the sides are at least three standard deviations apart (2.2 for the halves of a Gaussian).
 
 An autoregression x' = a x + e fulfils the first for a > 0.95 only, and the second for a < 0.89 only.
 """
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
 SELDOM = 0.2  # changes of side, relative to independent draws
 QUICK = 0.6  # mean squared step within a side, relative to its variance
-LEAST = 5  # draws on either side
+APART = 3.0  # medians of the sides, in standard deviations within
+LEAST = 100  # draws on either side: below, one visit to a tail looks like a place
+BATCHES = 5
 
 
 class Level(NamedTuple):
@@ -56,7 +60,11 @@ def levels(lp: Array) -> list[Level]:
     means = lp.mean(axis=1)
     order = np.argsort(-means, kind="stable")
     spread = np.sqrt(np.mean(lp.var(axis=1)))  # s, pooled within chains
-    cuts = np.flatnonzero(-np.diff(means[order]) > spread) + 1
+    k = min(BATCHES, lp.shape[1])
+    batches = lp[:, lp.shape[1] % k :].reshape(len(lp), k, -1).mean(axis=2)
+    error2 = batches.var(axis=1) / max(k - 1, 1)  # (chains,), of the means
+    least = np.maximum(spread, 4.0 * np.sqrt(error2[order[1:]] + error2[order[:-1]]))
+    cuts = np.flatnonzero(-np.diff(means[order]) > least) + 1
     return [Level(sorted(group.tolist()), float(means[group].mean())) for group in np.split(order, cuts)]
 
 
@@ -85,10 +93,11 @@ def two_sides(x: Array) -> NDArray[np.bool_] | None:
     if n * min(p, 1.0 - p) < LEAST:
         return None
     changed = side[:, 1:] != side[:, :-1]
-    within = p * x[side].var() + (1.0 - p) * x[~side].var()
-    steps = np.square(np.diff(x, axis=1))[~changed]
     seldom = changed.mean() < SELDOM * 2.0 * p * (1.0 - p)
-    return side if seldom and steps.mean() > QUICK * within else None
+    within = p * x[side].var() + (1.0 - p) * x[~side].var()
+    quick = np.square(np.diff(x, axis=1))[~changed].mean() > QUICK * within
+    apart = np.median(x[side]) - np.median(x[~side]) > APART * np.sqrt(within)
+    return side if seldom and quick and apart else None
 
 
 def describe_places(trace: Trace, columns: Sequence[int]) -> str | None:
