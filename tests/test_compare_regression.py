@@ -36,6 +36,34 @@ def test_every_row_is_held_out_once_by_a_fit_without_it():
     assert len(study.held_out(method, X, y, folds=5, run=2, seed=1).error) in {9, 10}
 
 
+def test_a_notebook_keeps_folds(tmp_path):
+    X, y = pd.DataFrame({"x": np.arange(9.0)}), pd.Series(np.arange(9.0))
+    seen = []
+
+    def method(X, y, X_test, y_test):
+        seen.append(len(X_test))
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return study.Held(y_test.to_numpy(), 2.0 * y_test.to_numpy(), 1.0, np.nan)
+
+    def held_out(about="", key=("data", "method")):
+        notebook = study.Notebook(tmp_path / "folds.jsonl", about)
+        return study.held_out(method, X, y, folds=4, notebook=notebook, key=key)
+
+    with pytest.raises(KeyboardInterrupt):
+        held_out()
+    held = held_out()
+    assert len(seen) == 5  # two folds, one that was interrupted, and the two that were left
+    np.testing.assert_allclose(np.sort(held.log_density), y)
+    np.testing.assert_allclose(held.error, 2.0 * held.log_density)
+    assert np.isnan(held.r_hat)
+    held_out()
+    assert len(seen) == 5
+    held_out(about="longer chains")
+    held_out(key=("data", "another method"))
+    assert len(seen) == 13
+
+
 def test_difference_is_paired():
     one, other = (study.Held(np.array(v), None, 0.0, 1.0) for v in ([1.0, 3.0, 5.0], [0.0, 2.0, 3.0]))
     found = study.difference(one, other)
