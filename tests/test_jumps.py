@@ -117,6 +117,17 @@ def test_check_catches_a_jump_that_forgets_its_density(modes, monkeypatch):
     assert np.abs(shares_off(JumpingHMC(modes=modes))).max() > 4.0
 
 
+def test_the_metric_is_that_of_a_hill_not_of_their_distances(modes):
+    options = {"draws": 5, "tune": 300, "chains": 1, "random_state": 0, "progressbar": False}
+    (learnt,) = sample(Hills(), JumpingHMC(modes=modes), **options).inv_metric
+    average = np.einsum("k,kij->ij", SHARES, np.linalg.inv(PRECISIONS))
+    assert (np.abs(np.log(np.diag(learnt) / np.diag(average))) < np.log(1.5)).all()
+    (first,) = sample(Hills(), JumpingHMC(modes=modes, step_size=0.5), **options).inv_metric
+    np.testing.assert_allclose(first, average, rtol=1e-5)
+    (given,) = sample(Hills(), JumpingHMC(modes=modes, metric=np.ones(2)), **options).inv_metric
+    np.testing.assert_array_equal(given, np.ones(2))
+
+
 def test_statistics_of_one_draw(modes):
     """With steps so small that only jumps move the chain."""
     target = Hills()

@@ -8,8 +8,9 @@ Metropolis step, Tierney 1994), from a mixture of t distributions, one at each k
 
 with m_k the mode, S_k the inverse of the negative Hessian there and w_k close to its share of the probability, by
 Laplace's approximation.  Both steps leave p invariant whatever the modes: a mode that is not listed is only hard to
-reach, and a bad S_k only makes jumps rare.  The metric of the trajectories is the average of the S_k.  Meant for up to
-about fifteen dimensions, where p/q varies little enough for jumps to be accepted.
+reach, and a bad S_k only makes jumps rare.  The metric of the trajectories begins as the average of the S_k and is then
+learnt from draws about their modes.  Meant for up to about fifteen dimensions, where p/q varies little enough for jumps
+to be accepted.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.samplers import hmc
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.integrators import State, evaluate
+from hmcgp.samplers.metric import Metric, as_metric
 from hmcgp.samplers.trace import Info, JumpInfo
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
 
@@ -83,10 +85,17 @@ class Mixture:
 
     def log_density(self, u: Array) -> float:
         """Evaluate log q(u)."""
+        return float(np.logaddexp.reduce(self._parts(u)))
+
+    def nearest(self, u: Array) -> Array:
+        """The centre of the part that u most likely comes from, of shape (d,)."""
+        return np.asarray(self.centres[np.argmax(self._parts(u))])
+
+    def _parts(self, u: Array) -> Array:
+        """Log of each term of q(u), of shape (k,)."""
         z = (self._whiten @ (u - self.centres)[:, :, None])[:, :, 0]  # (k, d)
         square = np.einsum("kd,kd->k", z, z)
-        each = self._log_height - 0.5 * (DEGREES + len(u)) * np.log1p(square / DEGREES)
-        return float(np.logaddexp.reduce(each))
+        return np.asarray(self._log_height - 0.5 * (DEGREES + len(u)) * np.log1p(square / DEGREES))
 
 
 Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, JumpInfo]]
@@ -144,8 +153,8 @@ class JumpingHMC(hmc.HMC):
     modes : Modes
         From `hmcgp.find_modes`.
     metric : ndarray, optional
-        As of `HMC`, but None is the average of the modes' covariances.
-    step_size, n_steps, jitter, trajectory, max_steps, target_accept, max_energy_error
+        As of `HMC`, but where nothing is learnt None is the average of the modes' covariances.
+    step_size, n_steps, jitter, dense, trajectory, max_steps, target_accept, max_energy_error
         As of `HMC`.
     """
 
@@ -163,14 +172,22 @@ class JumpingHMC(hmc.HMC):
         super().__post_init__()
         if not isinstance(self.modes, Modes):
             raise InvalidInput(f"'modes' must come from hmcgp.find_modes; got a {type(self.modes).__name__}.")
-        if self.metric is None:
-            object.__setattr__(self, "metric", np.einsum("k,kij->ij", self.modes.share, self.modes.covariances))
 
     def check(self, n_dim: int, tune: int) -> None:
         """Refuse settings that do not fit the target or the length of warm-up."""
         if self.modes.positions.shape[1] != n_dim:
             raise InvalidInput(f"'modes' are of {self.modes.positions.shape[1]} parameters; the target has {n_dim}.")
         super().check(n_dim, tune)
+
+    def first_metric(self, n_dim: int) -> Metric:
+        """The metric before anything is learnt."""
+        if self.metric is not None:
+            return super().first_metric(n_dim)
+        return as_metric(np.einsum("k,kij->ij", self.modes.share, self.modes.covariances), n_dim)
+
+    def within_mode(self, state: State) -> State:
+        """Move a draw by the position of its mode, so that all together show the shape of one."""
+        return state._replace(position=state.position - Mixture(self.modes).nearest(state.position))
 
     def build_step(self, target: Target, tuning: Tuning) -> Step:  # type: ignore[override]
         """Return the transition with given settings."""
