@@ -118,12 +118,16 @@ def describe_places(trace: Trace, columns: Sequence[int]) -> str | None:
     if found is None:
         return None
     where, name = found
+    remedy = (
+        "The list of modes lacks one of them: raise n_restarts of hmcgp.find_modes"
+        if trace.sampler == "jumps"
+        else "sampler='jumps' finds modes beforehand and visits them in proportion (hmcgp.find_modes lists them)"
+    )
     return (
         f"They {where}. Unless the warm-up was too short to leave one of them, these are modes, and how many draws are "
-        "in each says little about its probability: the draws together are no posterior. sampler='jumps' finds modes "
-        "beforehand and visits them in proportion (hmcgp.find_modes lists them). Or raise tune= (now "
-        f"{trace.warmup_unconstrained.shape[1]}) and chains= to see whether the places stay, and rule out by the prior "
-        f"of '{name}' those that you do not believe in."
+        f"in each says little about its probability: the draws together are no posterior. {remedy}. Or raise tune= "
+        f"(now {trace.warmup_unconstrained.shape[1]}) and chains= to see whether the places stay, and rule out by the "
+        f"prior of '{name}' those that you do not believe in."
     )
 
 

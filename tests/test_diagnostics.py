@@ -196,6 +196,8 @@ def test_modes_of_equal_height_are_named_by_their_places(stay):
         assert f"the shares {shares} of the chains' draws" in finding.message
     assert "2 places" in finding.message
     assert "sampler='jumps'" in finding.message
+    (finding,) = [f for f in check(make_trace(u, lp=lp, sampler="jumps")) if f.kind == "r_hat"]
+    assert "raise n_restarts" in finding.message
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999])

@@ -182,6 +182,8 @@ def test_bad_settings_are_refused(modes):
         JumpingHMC(modes=CENTRES)
     with pytest.raises(InvalidInput, match="2 parameters; the target has 3"):
         sample(correlated_gaussian(), JumpingHMC(modes=modes), progressbar=False)
+    with pytest.raises(InvalidInput, match=r"JumpingHMC\(modes=find_modes"):
+        sample(Hills(), "jumps", progressbar=False)
     with pytest.raises(InvalidInput, match="'step_size'"):
         JumpingHMC(modes=modes, step_size=-1.0)
 

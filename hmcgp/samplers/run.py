@@ -172,7 +172,11 @@ def as_sampler(sampler: str | Sampler) -> Sampler:
             return SAMPLERS[sampler]()
     elif hasattr(sampler, "build_step") and not isinstance(sampler, type):
         return sampler
-    hint = " For the most probable parameters use find_map, or GPClassifier(sampler='map')." if sampler == "map" else ""
+    hints = {
+        "map": " For the most probable parameters use find_map, or GPClassifier(sampler='map').",
+        "jumps": " Jumps need modes: JumpingHMC(modes=find_modes(target)), or GPClassifier(sampler='jumps').",
+    }
+    hint = hints.get(sampler, "") if isinstance(sampler, str) else ""
     raise InvalidInput(f"'sampler' must be one of {sorted(SAMPLERS)} or an instance; got {sampler!r}.{hint}")
 
 
