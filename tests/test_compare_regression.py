@@ -128,6 +128,23 @@ def test_motorcycle():
 
 
 @pytest.mark.slow
+def test_yacht():
+    """Two of ten folds.  Several modes share the probability: the average over them beats the highest."""
+    X, y = study.LOADERS["yacht"](return_X_y=True)
+    hmc, point, ml = (
+        study.held_out(method, X, y, run=2)
+        for method in (
+            study.ours(sampler="jumps", **SHORT | {"chains": 2}),
+            study.ours(**POINT),
+            study.maximum_likelihood(),
+        )
+    )
+    assert hmc.r_hat < 1.2  # of 60 draws
+    assert study.difference(hmc, point).mean > 0.1  # 0.25 with 4 x 250 draws
+    assert study.difference(hmc, ml).mean > 0.1  # 0.40
+
+
+@pytest.mark.slow
 def test_co2(tmp_path):
     data = co2.record()
     gp = co2.fitted(data, **SHORT)
