@@ -27,6 +27,7 @@ from hmcgp import (
 from hmcgp.compare import EvidenceComparison, compare_evidence
 from hmcgp.estimators import GPClassifier, GPRegressor
 from hmcgp.model import Model
+from hmcgp.modes import find_modes
 from hmcgp.optimize import find_map
 from hmcgp.samplers import sample
 
@@ -47,6 +48,7 @@ __all__ = [
     "errors",
     "evidence",
     "find_map",
+    "find_modes",
     "kernels",
     "label_noise",
     "likelihoods",

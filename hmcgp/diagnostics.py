@@ -25,7 +25,7 @@ import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from hmcgp import _arviz
-from hmcgp._modes import describe_modes
+from hmcgp._places import describe_places
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 
@@ -192,7 +192,12 @@ def _is_metropolis(trace: Trace) -> bool:
 
 def _step_setting(trace: Trace) -> str:
     """The setting that makes the steps of this sampler smaller, as users write it."""
-    names = {"hmc": "HMC(step_size=...)", "nuts": "NUTS(step_size=...)", "metropolis": "Metropolis(scale=...)"}
+    names = {
+        "hmc": "HMC(step_size=...)",
+        "jumps": "JumpingHMC(step_size=...)",
+        "nuts": "NUTS(step_size=...)",
+        "metropolis": "Metropolis(scale=...)",
+    }
     return names.get(trace.sampler, f"step of '{trace.sampler}'")
 
 
@@ -215,20 +220,20 @@ def _check_rhat(trace: Trace) -> Iterator[Finding]:
     rhats = np.array([_rhat(trace.draws[:, :, j]) for j in range(len(trace.names))])
     bad = np.flatnonzero(rhats > RHAT_MAX)  # NaN compares false
     if bad.size:
-        worst = int(bad[np.argmax(rhats[bad])])
+        columns = bad[np.argsort(-rhats[bad], kind="stable")].tolist()
         yield Finding(
             "r_hat",
-            f"R-hat is {rhats[bad].max():.3f} for '{trace.names[worst]}' (above {RHAT_MAX} for {bad.size} of "
-            f"{len(rhats)} hyperparameters): the chains do not agree with each other. {_rhat_story(trace, worst)}",
+            f"R-hat is {rhats[bad].max():.3f} for '{trace.names[columns[0]]}' (above {RHAT_MAX} for {bad.size} of "
+            f"{len(rhats)} hyperparameters): the chains do not agree with each other. {_rhat_story(trace, columns)}",
         )
 
 
-def _rhat_story(trace: Trace, worst: int) -> str:
-    """Likely cause of a high R-hat, and what helps; `worst` is the column of the highest."""
-    return describe_modes(trace, worst) or (
+def _rhat_story(trace: Trace, columns: list[int]) -> str:
+    """Likely cause of a high R-hat, and what helps; `columns` have it, the worst first."""
+    return describe_places(trace, columns) or (
         "Either the warm-up was too short to reach the posterior, or it has several modes, as when a prior is very "
         f"wide or the inputs have very different scales. Raise tune= and draws= (now {_lengths(trace)}), or "
-        f"narrow the prior of '{trace.names[worst]}'."
+        f"narrow the prior of '{trace.names[columns[0]]}'."
     )
 
 

@@ -12,6 +12,11 @@ M-step climbs a surrogate that the target builds there, with the posterior of th
 A few L-BFGS iterations raise F and never lower it (a generalised M-step); u₀ moves to where they end.  Fixed points are
 the stationary points of the density.  Were the posterior exact, every step would raise the density too; EP is no bound,
 so here that is the rule, not a law.  Convergence is linear.
+
+L-BFGS compares values, and the rounding of a log density over a badly conditioned covariance (numbers almost without
+noise) hides the last of the slope: where the curvature is h, values that are wrong by e tell nothing of slopes below
+sqrt(2 h e).  Gradients are not compared but set to zero, so where the search ends for that reason Newton's method
+finishes it, with the Hessian by differences of gradients.
 """
 
 from __future__ import annotations
@@ -36,6 +41,8 @@ from hmcgp.target import ExpectationTarget, Target
 GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum
 M_STEP_ITERATIONS = 2  # of L-BFGS: more of them polish a maximum that the next E-step moves
 _HALVINGS = 10  # of a step that leads to where the E-step fails
+_NEWTON_STEPS = 3  # with one Hessian; the first takes the gradient down a thousandfold
+_ROUNDING = 1e-6  # more than rounding changes a log density: a fall that is none
 
 
 class MapResult(NamedTuple):
@@ -54,6 +61,7 @@ class MapResult(NamedTuple):
 class _Optimum(NamedTuple):
     state: State
     evaluations: int
+    stalled: bool = False  # whether the search ended by itself, not at its budget
 
 
 class _Objective:
@@ -128,12 +136,32 @@ def find_map(
             f"EM-EP needs a target that takes expectations, a Model with evidence 'ep' or 'tap'; got a "
             f"{type(target).__name__}. Use method='lbfgs'."
         )
-    check_count("n_restarts", n_restarts, 1)
     climb, usual = _METHODS[method]
     maxiter = usual if maxiter is None else maxiter
     check_count("maxiter", maxiter, 1)
     if start is not None and np.shape(start) != (target.n_dim,):
         raise InvalidInput(f"'start' must have shape ({target.n_dim},); got {np.shape(start)}.")
+    return _best(target, _climb_all(target, climb, maxiter, n_restarts, random_state, n_jobs, start))
+
+
+def climb_from_starts(
+    target: Target, *, n_restarts: int, random_state: RandomStateLike = None, n_jobs: int | None = None
+) -> list[State]:
+    """Climb by L-BFGS from several starts; return where each search ended (arguments as of `find_map`)."""
+    climb, maxiter = _METHODS["lbfgs"]
+    return [optimum.state for optimum in _climb_all(target, climb, maxiter, n_restarts, random_state, n_jobs)]
+
+
+def _climb_all(
+    target: Target,
+    climb: Callable[..., _Optimum],
+    maxiter: int,
+    n_restarts: int,
+    random_state: RandomStateLike,
+    n_jobs: int | None,
+    start: Array | None = None,
+) -> list[_Optimum]:
+    check_count("n_restarts", n_restarts, 1)
     starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
     stop = StopFlag()
     rngs = spawn_generators(random_state, n_restarts)
@@ -142,24 +170,68 @@ def find_map(
         optima: list[_Optimum] = run_tasks(calls, resolve_n_jobs(n_jobs, n_restarts))
     finally:
         stop.set()  # Ctrl-C or an error: the other threads end at their next evaluation
-    return _best(target, optima)
+    return optima
 
 
 def _climb(target: Target, rng: np.random.Generator, start: Array | None, maxiter: int, stop: StopFlag) -> _Optimum:
     objective = _Objective(target, find_start(target, rng, start), stop)
-    _descend(objective, maxiter)
-    return _Optimum(objective.best, objective.evaluations)
+    stalled = _descend(objective, maxiter)
+    return _Optimum(objective.best, objective.evaluations, stalled)
 
 
-def _descend(objective: _Objective, maxiter: int) -> None:
+def _descend(objective: _Objective, maxiter: int) -> bool:
+    """Descend; return whether anything but the budget ended it."""
     # stops on the gradient; ftol only ends what rounding keeps from getting there
-    minimize(
+    result = minimize(
         objective,
         objective.best.position,
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": maxiter, "maxfun": 20 * maxiter, "gtol": 0.1 * GRADIENT_TOLERANCE, "ftol": 1e-15},
     )
+    return bool(result.status != 1)
+
+
+def hessian(target: Target, state: State, step: float = 1e-2) -> Array:
+    """Second derivatives of the log density, by central differences of its gradient.
+
+    Parameters
+    ----------
+    target : Target
+        The log density; it is evaluated 2 n_dim times.
+    state : State
+        Where.
+    step : float, default=1e-2
+        Of every coordinate; small against the width of the prior, large against the rounding of gradients.
+
+    Returns
+    -------
+    ndarray of shape (n_dim, n_dim)
+        Symmetric; NaN where the log density is -inf on one side.
+    """
+    rows = []
+    for e in step * np.eye(target.n_dim):
+        ahead, behind = (init(target, state.position + sign * e, state.carry) for sign in (1.0, -1.0))
+        failed = min(ahead.logdensity, behind.logdensity) == -inf
+        rows.append(np.full(target.n_dim, np.nan) if failed else (ahead.grad - behind.grad) / (2.0 * step))
+    H = np.array(rows)
+    return 0.5 * (H + H.T)
+
+
+def _polish(target: Target, optimum: _Optimum) -> _Optimum:
+    """Take the gradient to zero by Newton's method; where that fails, the optimum as it was."""
+    state, evaluations = optimum.state, optimum.evaluations + 2 * target.n_dim
+    H = hessian(target, state)
+    if not (np.isfinite(H).all() and np.linalg.eigvalsh(H).max() < 0.0):
+        return optimum._replace(evaluations=evaluations)
+    for _ in range(_NEWTON_STEPS):
+        state = init(target, state.position - np.linalg.solve(H, state.grad), state.carry)
+        evaluations += 1
+        if not state.logdensity > optimum.state.logdensity - _ROUNDING:
+            break
+        if np.max(np.abs(state.grad)) <= 0.1 * GRADIENT_TOLERANCE:
+            return _Optimum(state, evaluations)
+    return optimum._replace(evaluations=evaluations)
 
 
 def _climb_by_em(
@@ -212,13 +284,17 @@ _METHODS: dict[str, tuple[Callable[..., _Optimum], int]] = {"lbfgs": (_climb, 20
 
 
 def _best(target: Target, optima: list[_Optimum]) -> MapResult:
-    best = max(optima, key=lambda optimum: optimum.state.logdensity).state
+    highest = max(optima, key=lambda optimum: optimum.state.logdensity)
+    evaluations = sum(optimum.evaluations for optimum in optima) - highest.evaluations
+    if highest.stalled and np.max(np.abs(highest.state.grad)) > GRADIENT_TOLERANCE:
+        highest = _polish(target, highest)
+    best = highest.state
     return MapResult(
         position=best.position,
         parameters=target.constrain(best.position),
         logdensity=best.logdensity,
         names=list(target.names),
-        evaluations=sum(optimum.evaluations for optimum in optima),
+        evaluations=evaluations + highest.evaluations,
         converged=bool(np.max(np.abs(best.grad)) <= GRADIENT_TOLERANCE),
         restarts=np.array([optimum.state.logdensity for optimum in optima]),
         carry=best.carry,

@@ -8,6 +8,11 @@ irregularities of medium term, and noise,
 under two sets of priors: the default ones, on standardised years and concentrations, and `EXPERT` ones, in years and
 parts per million, around values of the size of theirs.  The period is known.  Their noise also has a part that is
 correlated over months; here it is white.
+
+Which priors to take is decided without the last eight years: both learn from the months before 1982 and foretell 1982
+to 1990, and the set of greater log predictive density there, by HMC, is the one that is reported for 1990 to 1998.
+(When this script was first written the default priors were taken after the others had failed on the last eight years;
+this choice repairs that.)  The other set is shown beside it.
 """
 
 from __future__ import annotations
@@ -31,7 +36,9 @@ from hmcgp.plots import _style as style
 from hmcgp.priors import LogNormal
 
 YEARS = 8.0  # held out
+END = 1998.0  # of the record
 BAND = (0.05, 0.95)
+PRIORS = ("default", "expert")
 
 
 def around(median: float, factor: float) -> LogNormal:
@@ -64,12 +71,13 @@ def default_priors(data: Record) -> dict[str, Any]:
     return {"kernel": SquaredExponential() + season + RationalQuadratic()}
 
 
-def record() -> Record:
+def record(until: float = END - YEARS) -> Record:
+    """The months before a year, and those of the eight years after it."""
     X, y = datasets.load_co2(return_X_y=True)
     x, y = X.to_numpy(), y.to_numpy()
-    last = x[:, 0] >= 1998.0 - YEARS
-    level = float(y[~last].mean())
-    return Record(x[~last], y[~last] - level, x[last], y[last] - level, level)
+    first, later = x[:, 0] < until, (x[:, 0] >= until) & (x[:, 0] < until + YEARS)
+    level = float(y[first].mean())
+    return Record(x[first], y[first] - level, x[later], y[later] - level, level)
 
 
 class Forecast(NamedTuple):
@@ -157,27 +165,52 @@ def line(name: str, found: Forecast, y: Any) -> None:
     )
 
 
-def main() -> None:
-    options = parse_options()
-    data = record()
-    print(f"CO2: {len(data.y)} months to learn from, {len(data.y_later)} held out")
-    print(f"{'':24} {'RMSE, ppm':>9} {'in the band':>12} {'its width':>10} {'log density':>12} {'seconds':>8}")
-    for priors in options.priors:
+class Both(NamedTuple):
+    """Forecasts of one set of priors."""
+
+    hmc: Forecast
+    point: Forecast
+
+
+def compare(data: Record, options: argparse.Namespace) -> dict[str, Both]:
+    """Print and return the forecasts by every set of priors."""
+    print(
+        f"\n{len(data.y)} months before {data.x_later[0, 0]:.0f} to learn from, {len(data.y_later)} held out"
+        f"\n{'':24} {'RMSE, ppm':>9} {'in the band':>12} {'its width':>10} {'log density':>12} {'seconds':>8}"
+    )
+    found = {}
+    for priors in PRIORS:
         common = {"random_state": options.seed, "n_jobs": options.jobs}
         point = fitted(data, priors, sampler="map", **common)
-        line(f"MAP, {priors} priors", forecast(point, data), data.y_later)
         gp = fitted(data, priors, draws=options.draws, tune=options.tune, chains=options.chains, **common)
-        ours = forecast(gp, data)
-        line(f"HMC, {priors} priors", ours, data.y_later)
+        found[priors] = Both(forecast(gp, data), forecast(point, data))
+        line(f"HMC, {priors} priors", found[priors].hmc, data.y_later)
+        line(f"MAP, {priors} priors", found[priors].point, data.y_later)
         print(gp.summary()[["mean", "sd", "ess_bulk", "r_hat"]].assign(MAP=point.trace_.flat[0]).round(3).to_string())
-        if priors == "default":
-            draw(data, ours, Path(options.output))
     line("ML-II (scikit-learn)", maximum_likelihood(data), data.y_later)
+    return found
+
+
+def better(found: dict[str, Both]) -> str:
+    """The priors of the greatest log predictive density by HMC."""
+    return max(found, key=lambda priors: float(found[priors].hmc.log_density.mean()))
+
+
+def main() -> None:
+    options = parse_options()
+    chosen = options.priors
+    if chosen is None:
+        chosen = better(compare(record(END - 2.0 * YEARS), options))
+        print(f"The {chosen} priors are better on {END - 2.0 * YEARS:.0f} to {END - YEARS:.0f}, and are taken.")
+    data = record()
+    found = compare(data, options)
+    print(f"Reported: HMC with the {chosen} priors.")
+    draw(data, found[chosen].hmc, Path(options.output))
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--priors", nargs="+", choices=["default", "expert"], default=["default", "expert"])
+    parser.add_argument("--priors", choices=PRIORS, default=None, help="to report (default: chosen on 1982 to 1990)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=200, help="per chain (default 200)")
     parser.add_argument("--tune", type=int, default=200, help="warm-up draws per chain (default 200)")

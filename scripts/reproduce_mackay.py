@@ -4,7 +4,8 @@ His data are not published; ours are drawn by a fixed seed to show what he shows
 
 Figure 4: 16 points that can be explained in two ways, by a wiggly function with little noise or by a smooth one with
 much.  The evidence as a function of length scale and noise has a maximum for each.  Two starts of MAP find one each,
-and the share of draws that HMC has in each is held against the integral of the density over a grid.
+and the share of draws in each is held against the integral of the density over a grid: for four chains of HMC, which
+go from one to the other seldom and say so, for chains ten times as long, and for HMC that jumps between the modes.
 Figure 5: 37 noisy points on one input, none between 2.5 and 3.5, where error bars must widen.
 Figure 6: 400 noisy points on two inputs, and the mean surface.
 """
@@ -18,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from hmcgp import GPRegressor, Model, diagnostics, find_map, plots, predict, sample
+from hmcgp import GPRegressor, Model, _arviz, diagnostics, find_map, find_modes, plots, predict, sample
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian
 from hmcgp.optimize import MapResult
 from hmcgp.plots import _style as style
 from hmcgp.priors import LogNormal
-from hmcgp.samplers import Trace
+from hmcgp.samplers import JumpingHMC, Modes, Sampler, Trace
 
 # -- figure 4 --------------------------------------------------------------------------------------------------------
 
@@ -46,9 +47,9 @@ class TwoWays(NamedTuple):
         """Length scale halfway between the optima, in the logarithm."""
         return float(np.sqrt(np.prod([found.parameters[0] for found in self.optima.values()])))
 
-    def wiggly_share(self, trace: Trace) -> Any:
-        """Share of each chain's draws below the divide, of shape (chains,)."""
-        return np.mean(trace.draws[:, :, 0] < self.divide, axis=1)
+    def modes(self, seed: int = 0) -> Modes:
+        """The modes that starts from the prior lead to."""
+        return find_modes(self.model, n_restarts=20, random_state=seed, n_jobs=1)
 
 
 def two_ways(seed: int = 7, n: int = 16) -> TwoWays:
@@ -80,8 +81,27 @@ def exact_share(ours: TwoWays, n_grid: int = 120) -> float:
     return float(softmax(density)[length_scales < ours.divide].sum())
 
 
-def both_sampled(ours: TwoWays, draws: int = 1000, tune: int = 500, chains: int = 4, seed: int = 0) -> Trace:
-    return sample(ours.model, draws=draws, tune=tune, chains=chains, random_state=seed, progressbar=False)
+def both_sampled(
+    ours: TwoWays, sampler: str | Sampler = "hmc", *, draws: int = 1000, tune: int = 500, seed: int = 0
+) -> Trace:
+    """Sample by four chains."""
+    return sample(ours.model, sampler, draws=draws, tune=tune, chains=4, random_state=seed, progressbar=False)
+
+
+class Share(NamedTuple):
+    """Share of the draws in the wiggly mode."""
+
+    mean: float
+    error: float  # Monte Carlo standard error, by the effective number of independent visits
+    chains: list[float]
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ± {self.error:.3f}, by chain {np.round(self.chains, 2).tolist()}"
+
+
+def wiggly_share(ours: TwoWays, trace: Trace) -> Share:
+    here = (trace.draws[:, :, 0] < ours.divide).astype(float)
+    return Share(float(here.mean()), _arviz.mcse_mean(here), here.mean(axis=1).tolist())
 
 
 # -- figures 5 and 6 -------------------------------------------------------------------------------------------------
@@ -220,13 +240,15 @@ def main() -> None:
             f"log evidence {ours.model.log_evidence(found.parameters)[0]:.2f}"
         )
     trace = both_sampled(ours, seed=options.seed)
-    shares = ours.wiggly_share(trace)
-    print(
-        f"      share of the wiggly: {exact_share(ours):.3f} by a grid, {shares.mean():.3f} by HMC, "
-        f"by chain {shares.round(2).tolist()}"
-    )
+    print(f"      share of the wiggly: {exact_share(ours):.3f} by a grid")
+    print(f"      by HMC, 4 x 1000 draws: {wiggly_share(ours, trace)}")
     for finding in diagnostics.check(trace):
-        print(f"      says: {finding.message}")
+        print(f"      which says: {finding.message}")
+    print(f"      by HMC, 4 x 10000 draws: {wiggly_share(ours, both_sampled(ours, draws=10000, seed=options.seed))}")
+    modes = ours.modes(options.seed)
+    jumping = both_sampled(ours, JumpingHMC(modes=modes), seed=options.seed)
+    print(f"      by HMC with jumps, 4 x 1000 draws: {wiggly_share(ours, jumping)}")
+    print(f"      by Laplace's approximation at the modes: {modes.share.round(3).tolist()}")
 
     gap = with_gap(options.seed, draws=options.draws, tune=options.draws, chains=2, n_jobs=options.jobs)
     width = widths(gap)

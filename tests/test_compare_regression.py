@@ -36,6 +36,34 @@ def test_every_row_is_held_out_once_by_a_fit_without_it():
     assert len(study.held_out(method, X, y, folds=5, run=2, seed=1).error) in {9, 10}
 
 
+def test_a_notebook_keeps_folds(tmp_path):
+    X, y = pd.DataFrame({"x": np.arange(9.0)}), pd.Series(np.arange(9.0))
+    seen = []
+
+    def method(X, y, X_test, y_test):
+        seen.append(len(X_test))
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return study.Held(y_test.to_numpy(), 2.0 * y_test.to_numpy(), 1.0, np.nan)
+
+    def held_out(about="", key=("data", "method")):
+        notebook = study.Notebook(tmp_path / "folds.jsonl", about)
+        return study.held_out(method, X, y, folds=4, notebook=notebook, key=key)
+
+    with pytest.raises(KeyboardInterrupt):
+        held_out()
+    held = held_out()
+    assert len(seen) == 5  # two folds, one that was interrupted, and the two that were left
+    np.testing.assert_allclose(np.sort(held.log_density), y)
+    np.testing.assert_allclose(held.error, 2.0 * held.log_density)
+    assert np.isnan(held.r_hat)
+    held_out()
+    assert len(seen) == 5
+    held_out(about="longer chains")
+    held_out(key=("data", "another method"))
+    assert len(seen) == 13
+
+
 def test_difference_is_paired():
     one, other = (study.Held(np.array(v), None, 0.0, 1.0) for v in ([1.0, 3.0, 5.0], [0.0, 2.0, 3.0]))
     found = study.difference(one, other)
@@ -65,6 +93,15 @@ def test_co2_is_split_by_time():
     assert 350.0 < data.y_later.mean() + data.level < 365.0
 
 
+def test_priors_of_co2_are_chosen_without_the_years_reported():
+    earlier, data = co2.record(co2.END - 2.0 * co2.YEARS), co2.record()
+    assert (len(earlier.y), len(earlier.y_later)) == (276, 96)
+    assert earlier.x.max() < 1982.0 <= earlier.x_later.min()
+    assert earlier.x_later.max() < data.x_later.min()
+    bad, good = (co2.Forecast(np.zeros(2), np.zeros((2, 2)), np.full(2, level), 0.0) for level in (-3.0, -1.0))
+    assert co2.better({"default": co2.Both(bad, good), "expert": co2.Both(good, bad)}) == "expert"
+
+
 def test_coverage_and_error_of_a_known_forecast():
     found = co2.Forecast(np.zeros(4), np.tile([-1.0, 1.0], (4, 1)), np.zeros(4), 0.0)
     y = np.array([0.0, 0.5, -2.0, 2.0])
@@ -88,6 +125,23 @@ def test_motorcycle():
     assert study.difference(hmc, point).mean > -0.01
     assert study.difference(hmc, ml).mean > -0.01
     assert study.difference(varying, hmc).mean > 0.15
+
+
+@pytest.mark.slow
+def test_yacht():
+    """Two of ten folds.  Several modes share the probability: the average over them beats the highest."""
+    X, y = study.LOADERS["yacht"](return_X_y=True)
+    hmc, point, ml = (
+        study.held_out(method, X, y, run=2)
+        for method in (
+            study.ours(sampler="jumps", **SHORT | {"chains": 2}),
+            study.ours(**POINT),
+            study.maximum_likelihood(),
+        )
+    )
+    assert hmc.r_hat < 1.2  # of 60 draws
+    assert study.difference(hmc, point).mean > 0.1  # 0.25 with 4 x 250 draws
+    assert study.difference(hmc, ml).mean > 0.1  # 0.40
 
 
 @pytest.mark.slow

@@ -11,10 +11,11 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 
 from hmcgp import _arviz
-from hmcgp._modes import levels
+from hmcgp._places import levels, two_sides
 from hmcgp.diagnostics import COLUMNS, bfmi, check, summary, warn
 from hmcgp.errors import ApproximationWarning, InvalidInput
 from hmcgp.samplers.trace import STAT_DTYPE, Trace
@@ -166,6 +167,54 @@ def test_one_level_is_not_called_modes():
     (finding,) = [f for f in check(make_trace(u, lp=lp_of([-45.0, -45.4, -44.7, -45.1]))) if f.kind == "r_hat"]
     assert "mean log density" not in finding.message
     assert check(make_trace(white(), lp=lp_of([-45.0, -52.0, -45.0, -52.0]))) == []
+
+
+def otsu(x):
+    """The threshold between the halves of greatest variance between them, by trying every draw."""
+    cuts = np.unique(x)[:-1]
+    return max(cuts, key=lambda c: np.mean(x > c) * np.mean(x <= c) * (x[x > c].mean() - x[x <= c].mean()) ** 2)
+
+
+def switching(stay, chains=4, draws=500, seed=7):
+    """White noise about one of two places 6 apart; each draw stays in its place with this probability."""
+    rng = np.random.default_rng(seed)
+    place = np.cumsum(rng.random((chains, draws)) > stay, axis=1) + np.arange(chains)[:, None]
+    return rng.normal(size=(chains, draws)) + 6.0 * (place % 2)
+
+
+@pytest.mark.parametrize("stay", [1.0, 0.99])
+def test_modes_of_equal_height_are_named_by_their_places(stay):
+    """Chains stay in one place each; or all visit both, seldom."""
+    u = white()
+    u[:, :, 2] = switching(stay)
+    low = u[:, :, 2] <= otsu(u[:, :, 2])
+    lp = lp_of([-45.0] * 4) - 0.5 * low
+    (finding,) = [f for f in check(make_trace(u, lp=lp)) if f.kind == "r_hat"]
+    for here in (low, ~low):
+        median, shares = np.median(np.exp(u[here][:, 2])), here.mean(axis=1).round(2).tolist()
+        assert f"'length_scale[RW]' about {median:.3g}, with mean log density {lp[here].mean():.1f}" in finding.message
+        assert f"the shares {shares} of the chains' draws" in finding.message
+    assert "2 places" in finding.message
+    assert "sampler='jumps'" in finding.message
+    (finding,) = [f for f in check(make_trace(u, lp=lp, sampler="jumps")) if f.kind == "r_hat"]
+    assert "raise n_restarts" in finding.message
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999])
+def test_one_hill_is_never_called_two_places(rho):
+    """Not even where chains are so slow that they disagree, or where the hill is lopsided or flat."""
+    for seed in range(10):
+        u = slow(rho, seed=seed)
+        for x in (u[:, :, 0], np.exp(u[:, :, 1]), norm.cdf(u[:, :, 2])):
+            assert two_sides(x) is None
+
+
+def test_two_sides():
+    x = switching(0.995)
+    np.testing.assert_array_equal(two_sides(x), x > otsu(x))
+    assert two_sides(switching(0.5)) is None  # modes that chains change between freely are no trouble
+    assert two_sides(np.zeros((2, 50))) is None
+    assert two_sides(np.arange(8.0).reshape(2, 4)) is None
 
 
 def test_levels():

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from targets import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
 
+from hmcgp import optimize
 from hmcgp.errors import InvalidInput
-from hmcgp.optimize import GRADIENT_TOLERANCE, find_map
+from hmcgp.optimize import GRADIENT_TOLERANCE, find_map, hessian
 from hmcgp.samplers import Evaluation
+from hmcgp.samplers.integrators import init
 
 
 class TwoHills(Gaussian):
@@ -128,6 +130,45 @@ def test_budget_is_kept_and_reported():
     )
     assert not result.converged
     assert result.evaluations <= 41
+
+
+class Rounded(Gaussian):
+    """Values without their last digits, as over a covariance that is nearly singular; gradients are better."""
+
+    def evaluate(self, u, carry=None):
+        evaluation = super().evaluate(u)
+        return evaluation._replace(logdensity=500.0 + float(np.round(evaluation.logdensity, 7)))
+
+
+def test_newton_finishes_what_rounding_hides(monkeypatch):
+    target = Rounded(np.arange(4.0), np.diag([1e-3, 1e-2, 0.1, 1.0]))
+    result = find_map(target, random_state=0)
+    assert result.converged
+    np.testing.assert_allclose(result.position, target.mean, atol=1e-8)
+    monkeypatch.setattr(optimize, "_polish", lambda target, optimum: optimum)
+    without = find_map(target, random_state=0)
+    assert not without.converged
+    assert 0 < result.evaluations - without.evaluations <= 2 * 4 + 3
+
+
+def test_newton_does_not_climb_a_saddle():
+    """-x² + y² has no maximum: a search that ended beside its saddle is no optimum."""
+
+    class Saddle(Gaussian):
+        def evaluate(self, u, carry=None):
+            return Evaluation(float(u[1] ** 2 - u[0] ** 2), np.array([-2.0 * u[0], 2.0 * u[1]]))
+
+    target = Saddle(np.zeros(2), np.eye(2))
+    beside = optimize._Optimum(init(target, np.array([1e-3, 1e-3])), 1, stalled=True)
+    found = optimize._polish(target, beside)
+    assert found.state is beside.state
+    assert found.evaluations == 5
+
+
+def test_hessian():
+    target = correlated_gaussian()
+    np.testing.assert_allclose(hessian(target, init(target, np.ones(3))), -target.precision, atol=1e-9)
+    assert np.isnan(hessian(HalfSpace(edge=0.0), init(HalfSpace(edge=0.0), np.array([1e-3, 0.0])))).any()
 
 
 def test_tolerance_is_what_converged_means():

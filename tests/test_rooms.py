@@ -23,6 +23,7 @@ FORBIDDEN = {
     "priors": ["kernels", "likelihoods", "evidence", "model", "samplers"],
     "samplers": ["kernels", "evidence", "likelihoods", "priors", "model", "predict", "estimators"],
     "optimize": ["kernels", "evidence", "likelihoods", "priors", "model", "predict", "estimators"],
+    "modes": ["kernels", "evidence", "likelihoods", "priors", "model", "predict", "estimators"],
     "model": ["samplers", "optimize", "predict", "estimators", "export", "diagnostics", "plots", "arviz", "matplotlib"],
     "predict": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
     "online": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],

@@ -26,9 +26,10 @@ from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Categorical, Constant, Kernel, SquaredExponential
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import Model
+from hmcgp.modes import find_modes
 from hmcgp.online import GrowingModel, effective_share
 from hmcgp.optimize import find_map, point_trace
-from hmcgp.samplers import Sampler, Trace, sample
+from hmcgp.samplers import JumpingHMC, Sampler, Trace, sample
 
 REFIT_BELOW = 0.5  # effective share of the draws after `append`
 
@@ -166,6 +167,8 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
                     ApproximationWarning,
                 )
             return point_trace(optimum, time.perf_counter() - begin)
+        if sampler == "jumps":
+            sampler = JumpingHMC(modes=find_modes(self.model_, random_state=self.random_state, n_jobs=self.n_jobs))
         return sample(
             self.model_,
             sampler,

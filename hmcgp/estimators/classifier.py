@@ -48,9 +48,11 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         "laplace" behind a probit, four to eight times behind a logistic; label noise needs "ep", "tap" or "naive";
         "lower" is, for the logistic likelihood, the lower bound of Jaakkola & Jordan.  More than two classes take
         "laplace" only.
-    sampler : {"nuts", "hmc", "metropolis", "map"} or Sampler, optional
+    sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc",
-        which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.
+        which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.  "jumps" is
+        "hmc" that first looks for the modes of the posterior, from 50 starts, and then jumps between them
+        (`samplers.JumpingHMC`): for up to about fifteen hyperparameters, where chains disagree.
     draws : int, default=1000
         Posterior draws kept from each chain.
     tune : int, default=500

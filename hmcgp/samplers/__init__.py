@@ -5,10 +5,11 @@ from __future__ import annotations
 from hmcgp.samplers.chain import Sampler
 from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.integrators import State, leapfrog
+from hmcgp.samplers.jumps import JumpingHMC, Modes
 from hmcgp.samplers.metropolis import Metropolis
 from hmcgp.samplers.nuts import NUTS
 from hmcgp.samplers.run import sample
-from hmcgp.samplers.trace import Info, Trace, TreeInfo
+from hmcgp.samplers.trace import Info, JumpInfo, Trace, TreeInfo
 from hmcgp.target import Evaluation, Target
 
 __all__ = [
@@ -16,7 +17,10 @@ __all__ = [
     "NUTS",
     "Evaluation",
     "Info",
+    "JumpInfo",
+    "JumpingHMC",
     "Metropolis",
+    "Modes",
     "Sampler",
     "State",
     "Target",

@@ -18,7 +18,7 @@ from hmcgp.samplers.adaptation import (
     start_welford,
 )
 from hmcgp.samplers.integrators import State
-from hmcgp.samplers.metric import as_metric
+from hmcgp.samplers.metric import Metric, as_metric
 from hmcgp.samplers.trace import AnyInfo
 from hmcgp.target import Target
 
@@ -39,6 +39,14 @@ class Hamiltonian:
         """The step beyond which the acceptance rate tells nothing."""
         return inf
 
+    def first_metric(self, n_dim: int) -> Metric:
+        """The metric before anything is learnt: what the user gave, or the identity."""
+        return as_metric(self.metric, n_dim)
+
+    def within_mode(self, state: State) -> State:
+        """What the metric is learnt from; a sampler that goes between modes takes their distances out."""
+        return state
+
     def check_settings(self) -> None:
         """Refuse settings that fit no target."""
         check_positive("step_size", self.step_size)
@@ -55,7 +63,7 @@ class Hamiltonian:
     def start_tuning(self, target: Target, rng: np.random.Generator, state: State, tune: int) -> Tuning:
         """Return the settings of the first step."""
         n_dim = target.n_dim
-        metric = as_metric(self.metric, n_dim)
+        metric = self.first_metric(n_dim)
         schedule = build_schedule(tune)
         if self.step_size is not None:
             return Tuning(self.step_size, metric, schedule)
@@ -68,7 +76,7 @@ class Hamiltonian:
         """Return the settings of the next step, after one draw of warm-up."""
         return adapt(
             tuning,
-            state,
+            self.within_mode(state),
             info.acceptance_rate,
             target_accept=self.target_accept,
             restart_step=lambda metric, step_size: find_step_size(target, rng, state, metric, step_size),

@@ -173,8 +173,8 @@ def as_sampler(sampler: str | Sampler) -> Sampler:
     elif hasattr(sampler, "build_step") and not isinstance(sampler, type):
         return sampler
     raise InvalidInput(
-        f"'sampler' must be one of {sorted(SAMPLERS)} or an instance; got {sampler!r}. For the single most probable "
-        "parameters use find_map, or sampler='map' of the estimators."
+        f"'sampler' must be one of {sorted(SAMPLERS)} or an instance; got {sampler!r}. The estimators take 'map' as "
+        "well (otherwise find_map), and 'jumps' (otherwise JumpingHMC(modes=find_modes(target)): jumps need modes)."
     )
 
 

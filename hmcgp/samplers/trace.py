@@ -45,7 +45,24 @@ class TreeInfo(NamedTuple):
     reached_max_treedepth: bool  # whether it was stopped by their number
 
 
-AnyInfo: TypeAlias = Info | TreeInfo
+class JumpInfo(NamedTuple):
+    """As `Info`, for a sampler that jumps after its trajectories."""
+
+    lp: float  # after the jump
+    acceptance_rate: float  # of the trajectory
+    step_size: float
+    n_steps: int  # evaluations, that of the jump included
+    energy: float  # at the end of the trajectory
+    energy_error: float
+    diverging: bool
+    solver_iterations: int
+    solver_residual: float
+    not_positive_definite: int
+    not_converged: int
+    jumped: bool
+
+
+AnyInfo: TypeAlias = Info | TreeInfo | JumpInfo
 
 
 def stat_dtype(info: type[AnyInfo]) -> np.dtype[np.void]:
@@ -67,11 +84,11 @@ class Trace:
     unconstrained : ndarray of shape (n_chains, n_draws, n_dim)
         The same draws as the sampler saw them.
     stats : dict of ndarray of shape (n_chains, n_draws)
-        The fields of the sampler's info: those of `Info`, for NUTS of `TreeInfo`.
+        The fields of the sampler's info: those of `Info`, for NUTS of `TreeInfo`, for jumps of `JumpInfo`.
     names : list of str
         One name per parameter.
     sampler : str
-        "nuts", "hmc", "metropolis", or "map".
+        "nuts", "hmc", "jumps", "metropolis", or "map".
     sampling_time : float
         Seconds, warm-up included.
     interrupted : bool

@@ -1,0 +1,194 @@
+"""Hybrid Monte Carlo that jumps between modes found beforehand.
+
+A trajectory seldom crosses a valley of ten nats, so chains stay in the mode that they fell into.  Every draw here is a
+step of HMC, which explores a mode, followed by a proposal that does not depend on where the chain is (an independence
+Metropolis step, Tierney 1994), from a mixture of t distributions, one at each known mode:
+
+    q(u) = sum_k w_k t_5(u; m_k, S_k),     accept u' with probability min(1, p(u') q(u) / (p(u) q(u')))
+
+with m_k the mode, S_k the inverse of the negative Hessian there and w_k close to its share of the probability, by
+Laplace's approximation.  Both steps leave p invariant whatever the modes: a mode that is not listed is only hard to
+reach, and a bad S_k only makes jumps rare.  The metric of the trajectories begins as the average of the S_k and is then
+learnt from draws about their modes.  Meant for up to about fifteen dimensions, where p/q varies little enough for jumps
+to be accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, inf, lgamma, log, pi
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.special import softmax
+
+from hmcgp._typing import Array
+from hmcgp.errors import InvalidInput
+from hmcgp.samplers import hmc
+from hmcgp.samplers.adaptation import Tuning
+from hmcgp.samplers.integrators import State, evaluate
+from hmcgp.samplers.metric import Metric, as_metric
+from hmcgp.samplers.trace import Info, JumpInfo
+from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+
+DEGREES = 5.0  # of freedom of the t: tails that p does not outweigh
+EVENLY = 0.05  # share of the proposals that goes to all modes alike, should Laplace's shares be wrong
+
+
+class Modes(NamedTuple):
+    """Modes of a density, highest first, with Laplace's approximation of each."""
+
+    positions: Array  # (k, d), unconstrained
+    parameters: Array  # (k, d), natural
+    logdensity: Array  # (k,)
+    covariances: Array  # (k, d, d), inverse of the negative Hessian
+    found: Array  # (k,), how many searches ended there
+    names: list[str]  # (d,)
+
+    @property
+    def log_mass(self) -> Array:
+        """Laplace's approximation to the logarithm of the integral over each mode, of shape (k,)."""
+        d = self.positions.shape[1]
+        return np.asarray(self.logdensity + 0.5 * (d * log(2.0 * pi) + np.linalg.slogdet(self.covariances)[1]))
+
+    @property
+    def share(self) -> Array:
+        """Each mode's share of the probability, by Laplace's approximation, of shape (k,)."""
+        return np.asarray(softmax(self.log_mass))
+
+
+class Mixture:
+    """The mixture q of t distributions at modes.
+
+    Parameters
+    ----------
+    modes : Modes
+    """
+
+    def __init__(self, modes: Modes) -> None:
+        k, d = modes.positions.shape
+        self.centres = modes.positions
+        self.weights = (1.0 - EVENLY) * modes.share + EVENLY / k
+        self._cumulative = np.cumsum(self.weights)
+        self.factors = np.linalg.cholesky(modes.covariances)  # (k, d, d)
+        self._whiten = np.linalg.inv(self.factors)  # applied twice per draw, and d is small
+        log_scale = np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1)
+        constant = lgamma(0.5 * (DEGREES + d)) - lgamma(0.5 * DEGREES) - 0.5 * d * log(DEGREES * pi)
+        self._log_height = np.log(self.weights) + constant - log_scale
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """One draw, of shape (d,)."""
+        k = min(int(np.searchsorted(self._cumulative, rng.random())), len(self.weights) - 1)
+        z = rng.standard_normal(self.centres.shape[1])
+        return np.asarray(self.centres[k] + self.factors[k] @ z * np.sqrt(DEGREES / rng.chisquare(DEGREES)))
+
+    def log_density(self, u: Array) -> float:
+        """Evaluate log q(u)."""
+        return float(np.logaddexp.reduce(self._parts(u)))
+
+    def nearest(self, u: Array) -> Array:
+        """The centre of the part that u most likely comes from, of shape (d,)."""
+        return np.asarray(self.centres[np.argmax(self._parts(u))])
+
+    def _parts(self, u: Array) -> Array:
+        """Log of each term of q(u), of shape (k,)."""
+        z = (self._whiten @ (u - self.centres)[:, :, None])[:, :, 0]  # (k, d)
+        square = np.einsum("kd,kd->k", z, z)
+        return np.asarray(self._log_height - 0.5 * (DEGREES + len(u)) * np.log1p(square / DEGREES))
+
+
+Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, JumpInfo]]
+
+
+def with_jump(step: hmc.Step, target: Target, mixture: Mixture) -> Step:
+    """Build the transition that follows another by an independent proposal.
+
+    Parameters
+    ----------
+    step : callable
+        Leaves the target invariant.
+    target : Target
+        The log density.
+    mixture : Mixture
+        Where proposals come from.
+
+    Returns
+    -------
+    callable
+    """
+
+    def both(rng: np.random.Generator, state: State) -> tuple[State, JumpInfo]:
+        state, info = step(rng, state)
+        position = mixture.draw(rng)
+        there = evaluate(target, position, None)  # too far from here for a warm start
+        gain = there.logdensity - mixture.log_density(position)
+        loss = state.logdensity - mixture.log_density(state.position)
+        jumped = there.logdensity > -inf and rng.random() < exp(min(0.0, gain - loss))
+        if jumped:
+            state = State(position, there.logdensity, there.grad, there.carry)
+        return state, _add_jump(info, state, there.solver_iterations, there.solver_residual, there.failure, jumped)
+
+    return both
+
+
+def _add_jump(info: Info, state: State, iterations: int, residual: float, failure: int, jumped: bool) -> JumpInfo:
+    info = info._replace(
+        lp=state.logdensity,
+        n_steps=info.n_steps + 1,
+        solver_iterations=info.solver_iterations + iterations,
+        solver_residual=info.solver_residual if failure else max(info.solver_residual, residual),
+        not_positive_definite=info.not_positive_definite + (failure == NOT_POSITIVE_DEFINITE),
+        not_converged=info.not_converged + (failure == NOT_CONVERGED),
+    )
+    return JumpInfo(*info, jumped)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JumpingHMC(hmc.HMC):
+    """Hamiltonian Monte Carlo with a jump between known modes after every trajectory.
+
+    Parameters
+    ----------
+    modes : Modes
+        From `hmcgp.find_modes`.
+    metric : ndarray, optional
+        As of `HMC`, but where nothing is learnt None is the average of the modes' covariances.
+    step_size, n_steps, jitter, dense, trajectory, max_steps, target_accept, max_energy_error
+        As of `HMC`.
+    """
+
+    modes: Modes
+
+    name: ClassVar[str] = "jumps"
+    info: ClassVar[type[JumpInfo]] = JumpInfo  # type: ignore[assignment]
+
+    @property
+    def usual_steps(self) -> float:
+        """Evaluations of the target that a draw usually takes: for forecasts."""
+        return super().usual_steps + 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.modes, Modes):
+            raise InvalidInput(f"'modes' must come from hmcgp.find_modes; got a {type(self.modes).__name__}.")
+
+    def check(self, n_dim: int, tune: int) -> None:
+        """Refuse settings that do not fit the target or the length of warm-up."""
+        if self.modes.positions.shape[1] != n_dim:
+            raise InvalidInput(f"'modes' are of {self.modes.positions.shape[1]} parameters; the target has {n_dim}.")
+        super().check(n_dim, tune)
+
+    def first_metric(self, n_dim: int) -> Metric:
+        """The metric before anything is learnt."""
+        if self.metric is not None:
+            return super().first_metric(n_dim)
+        return as_metric(np.einsum("k,kij->ij", self.modes.share, self.modes.covariances), n_dim)
+
+    def within_mode(self, state: State) -> State:
+        """Move a draw by the position of its mode, so that all together show the shape of one."""
+        return state._replace(position=state.position - Mixture(self.modes).nearest(state.position))
+
+    def build_step(self, target: Target, tuning: Tuning) -> Step:  # type: ignore[override]
+        """Return the transition with given settings."""
+        return with_jump(super().build_step(target, tuning), target, Mixture(self.modes))
