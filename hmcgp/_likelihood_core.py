@@ -56,13 +56,18 @@ def probit_terms(y: float, f: float) -> tuple[float, float, float, float]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def likelihood_terms(kind: int, y: Array, f: Array, log_p: Array, g: Array, w: Array, ratio: Array) -> float:
-    """Fill log_p, g, w and ratio at the latent values f, and return the sum of log_p."""
+def likelihood_terms(
+    kind: int, y: Array, f: Array, weights: Array, log_p: Array, g: Array, w: Array, ratio: Array
+) -> float:
+    """Fill log_p, g, w and ratio of p^weight at the latent values f, and return the sum of log_p."""
     total = 0.0
     for i in range(f.shape[0]):
         if kind == LOGISTIC:
             log_p[i], g[i], w[i], ratio[i] = logistic_terms(y[i], f[i])
         else:
             log_p[i], g[i], w[i], ratio[i] = probit_terms(y[i], f[i])
+        log_p[i] *= weights[i]
+        g[i] *= weights[i]
+        w[i] *= weights[i]
         total += log_p[i]
     return total

@@ -13,7 +13,8 @@ Newton's decrement √(½ r'A⁻¹r), the norm of the gradient in the metric of 
 There log Z' is wrong by half its square.  An iteration factorises and inverts B = I + √w K √w, for R, and factorises A;
 the last iteration is spared A: its decrement is measured with the one before.
 
-x = 4 z coth z and ν are functions of each other; z coth z - 1 is computed without cancellation by Lambert's continued
+x = 4 z coth z and ν are functions of each other (with a weight, ωx = 4 z coth z, w = 2ωλ, d = ωy/2, and q = w²ν² is
+as much larger as w²); z coth z - 1 is computed without cancellation by Lambert's continued
 fraction z²/(3 + z²/(5 + z²/(7 + ...))).
 """
 
@@ -52,7 +53,8 @@ NU, X, W, ROOT_W, Q, DQ = 0, 1, 2, 3, 4, 5  # the sites: ν, x = 1/w, w, √w, q
 ALPHA, F, C = 6, 7, 8  # α, the mean f = Kα, and c = d - α
 R, STEP = 9, 10  # gradient (twice) and Newton's step in x
 OLD_X = 11
-ROWS = 12
+WEIGHT = 12
+ROWS = 13
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -82,20 +84,21 @@ def nu_of_x(x: float) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sites(a: Array) -> float:
-    """Fill x, w, q and q' at ν; returns Σ [log σ(ν) - ν/2 + λν²] = Σ [½ zT - log 2cosh z]."""
+    """Fill x, w, q and q' at ν; returns Σ ω[log σ(ν) - ν/2 + λν²] = Σ ω[½ zT - log 2cosh z]."""
     total = 0.0
     for i in range(a.shape[1]):
         z = 0.5 * a[NU, i]
         e = _excess(z)
         T = z / (1.0 + e)
         decay = math.exp(-2.0 * z)
-        a[X, i] = 4.0 * (1.0 + e)
+        weight = a[WEIGHT, i]
+        a[X, i] = 4.0 * (1.0 + e) / weight
         a[W, i] = 1.0 / a[X, i]
         a[ROOT_W, i] = math.sqrt(a[W, i])
-        a[Q, i] = 0.25 * T * T
+        a[Q, i] = 0.25 * T * T * weight * weight
         sech2 = 4.0 * decay / (1.0 + decay) ** 2
-        a[DQ, i] = 0.125 * T * sech2 * z / (z * z - e - e * e)  # (dq/dz)/(dx/dz)
-        total += 0.5 * z * T - z - math.log1p(decay)
+        a[DQ, i] = 0.125 * T * sech2 * z / (z * z - e - e * e) * weight**3  # (dq/dz)/(dx/dz)
+        total += weight * (0.5 * z * T - z - math.log1p(decay))
     return total
 
 
@@ -120,14 +123,14 @@ def _evaluate(K: Array, y: Array, a: Array, L: Array) -> tuple[bool, float]:
         return False, value
     n = K.shape[0]
     for i in range(n):
-        a[ALPHA, i] = 0.5 * y[i] / a[ROOT_W, i]
+        a[ALPHA, i] = 0.5 * a[WEIGHT, i] * y[i] / a[ROOT_W, i]
     cholesky_solve_inplace(L, a[ALPHA])
     for i in range(n):
         a[ALPHA, i] *= a[ROOT_W, i]
-        a[C, i] = 0.5 * y[i] - a[ALPHA, i]
+        a[C, i] = 0.5 * a[WEIGHT, i] * y[i] - a[ALPHA, i]
     symmetric_times(K, a[ALPHA], a[F])
     for i in range(n):
-        value += (0.5 * y[i] - 0.5 * a[ALPHA, i] - 0.5 * a[W, i] * a[F, i]) * a[F, i]
+        value += (0.5 * a[WEIGHT, i] * y[i] - 0.5 * a[ALPHA, i] - 0.5 * a[W, i] * a[F, i]) * a[F, i]
     return True, value - 0.5 * log_determinant(L)
 
 
@@ -166,10 +169,10 @@ def _newton(a: Array, A: Array) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _move(a: Array, length: float) -> None:
-    """ν at x + length δx, kept inside x > 4."""
+    """ν at x + length δx, kept inside ωx > 4."""
     for i in range(a.shape[1]):
-        x = a[OLD_X, i]
-        a[NU, i] = nu_of_x(max(x + length * a[STEP, i], 4.0 + _KEPT * (x - 4.0)))
+        x = max(a[WEIGHT, i] * a[OLD_X, i], 4.0)
+        a[NU, i] = nu_of_x(max(x + length * a[WEIGHT, i] * a[STEP, i], 4.0 + _KEPT * (x - 4.0)))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -188,7 +191,7 @@ def _slack(K: Array, a: Array, value: float) -> float:
     for i in range(a.shape[1]):
         size += abs(a[ALPHA, i])
         scale = max(scale, K[i, i])
-        sites += a[NU, i]
+        sites += a[WEIGHT, i] * a[NU, i]
     return 1e-13 * abs(value) + 4.0 * (_EPS * (scale * size * size + sites) + _rounding(K, a))
 
 
@@ -202,7 +205,7 @@ def _begin(K: Array, start: Array, warm: bool, a: Array) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _maximise(
-    K: Array, y: Array, start: Array, warm: bool, L: Array, tol: float, max_iter: int
+    K: Array, y: Array, weights: Array, start: Array, warm: bool, L: Array, tol: float, max_iter: int
 ) -> tuple[int, int, float, float, Array]:
     """Maximise log Z' over ν, leaving in L the lower triangle of B⁻¹ there.
 
@@ -217,6 +220,7 @@ def _maximise(
         The last iterate.
     """
     a, A = np.zeros((ROWS, y.shape[0])), np.empty_like(K)
+    laplace.copy(weights, a[WEIGHT])
     _begin(K, start, warm, a)
     positive_definite, value = _evaluate(K, y, a, L)
     n_factor, decrement = 1, np.inf
@@ -254,7 +258,7 @@ def _maximise(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve_lower(
-    K: Array, y: Array, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
+    K: Array, y: Array, weights: Array, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
 ) -> tuple[int, int, float, float, Array, Array]:
     """Greatest lower bound and, if asked for, its gradient.
 
@@ -267,7 +271,7 @@ def solve_lower(
     """
     n = K.shape[0]
     L = np.empty_like(K)
-    status, n_factor, residual, log_z, a = _maximise(K, y, start, warm, L, tol, max_iter)
+    status, n_factor, residual, log_z, a = _maximise(K, y, weights, start, warm, L, tol, max_iter)
     if status != CONVERGED:
         return status, n_factor, residual, log_z, a, L
     alpha, root_w = a[ALPHA], a[ROOT_W]
@@ -283,7 +287,7 @@ def solve_lower(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve_upper(
-    K: Array, y: Array, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
+    K: Array, y: Array, weights: Array, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
 ) -> tuple[int, int, float, float, Array, Array, Array]:
     """Least upper bound and, if asked for, its gradient.
 
@@ -293,21 +297,22 @@ def solve_upper(
     residual : float
         Decrement of Newton's method at the mode.
     log_z : float
-        Σ [-H₂(μ)] + ½ b'Kb at μ = σ(-yf): an upper bound at any f, and the least one at the mode.
+        -Σ ω H₂(μ) + ½ b'Kb at μ = σ(-yf): an upper bound at any f, and the least one at the mode.
     b, mean : ndarrays of shape (n,)
-        b = μ y and Kb.
+        b = ωμy and Kb.
     dK : ndarray of shape (n, n)
         G = ½ bb'; work space where it was not asked for.
     """
     n = K.shape[0]
     work = np.empty_like(K)
-    status, n_factor, residual, _, a = find_mode(K, y, LOGISTIC, start, warm, work, tol, max_iter)
+    status, n_factor, residual, _, a = find_mode(K, y, weights, LOGISTIC, start, warm, work, tol, max_iter)
     b, mean = np.empty(n), np.empty(n)
     log_z = 0.0
     for i in range(n):
         f = a[_MODE, i]
-        log_p, b[i], _, _ = logistic_terms(y[i], f)  # ∂ log σ(yf)/∂f = y σ(-yf) = b
-        log_z += log_p - b[i] * f  # -H₂(σ(-z)) = log σ(z) - σ(-z) z
+        log_p, b[i], _, _ = logistic_terms(y[i], f)  # ∂ log σ(yf)/∂f = y σ(-yf) = μ y
+        b[i] *= weights[i]
+        log_z += weights[i] * log_p - b[i] * f  # -H₂(σ(-z)) = log σ(z) - σ(-z) z
     symmetric_times(K, b, mean)
     for i in range(n):
         log_z += 0.5 * b[i] * mean[i]

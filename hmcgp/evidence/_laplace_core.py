@@ -45,7 +45,8 @@ R, D_ALPHA, D_F = 7, 8, 9  # gradient of Ψ, and the step
 TRY_ALPHA, TRY_F = 10, 11
 LAST_D_ALPHA, LAST_D_F = 12, 13  # direction of the chord step before,
 MOVED_ALPHA, MOVED_F = 14, 15  # and where it led
-ROWS = 16
+WEIGHT = 16  # by which a row's log likelihood is multiplied, so that LOG_P, G and W are of p^weight
+ROWS = 17
 # (a tuple of arrays would read better, and takes three times as long to compile)
 
 
@@ -84,7 +85,7 @@ def dot(x: Array, y: Array) -> float:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _psi(y: Array, kind: int, alpha: Array, f: Array, a: Array) -> float:
     """Ψ at (alpha, f), leaving the likelihood's terms there in a."""
-    return likelihood_terms(kind, y, f, a[LOG_P], a[G], a[W], a[RATIO]) - 0.5 * dot(alpha, f)
+    return likelihood_terms(kind, y, f, a[WEIGHT], a[LOG_P], a[G], a[W], a[RATIO]) - 0.5 * dot(alpha, f)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -241,7 +242,7 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
     _solve(K, L, a[ROOT_W], a[R], a[ALPHA], a[F])
     psi = _psi(y, kind, a[ALPHA], a[F], a)
     fill(a[TRY_F], 0.0)
-    if psi >= likelihood_terms(kind, y, a[TRY_F], a[LOG_P], a[D_ALPHA], a[D_F], a[TRY_ALPHA]):
+    if psi >= likelihood_terms(kind, y, a[TRY_F], a[WEIGHT], a[LOG_P], a[D_ALPHA], a[D_F], a[TRY_ALPHA]):
         return psi
     fill(a[ALPHA], 0.0)
     fill(a[F], 0.0)
@@ -250,7 +251,7 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_mode(
-    K: Array, y: Array, kind: int, start: Array, warm: bool, L: Array, tol: float, max_iter: int
+    K: Array, y: Array, weights: Array, kind: int, start: Array, warm: bool, L: Array, tol: float, max_iter: int
 ) -> tuple[int, int, float, float, Array]:
     """Find the mode (from `start` if warm, else from 0) and leave in L the factor of B there.
 
@@ -269,6 +270,7 @@ def find_mode(
     scale = 0.0  # largest prior variance
     for i in range(n):
         scale = max(scale, K[i, i])
+    copy(weights, a[WEIGHT])
     if warm:
         copy(start, a[F])
     psi, decrement = _psi(y, kind, a[ALPHA], a[F], a), np.inf
@@ -317,7 +319,7 @@ def _gradient_inplace(K: Array, L: Array, a: Array) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve(
-    K: Array, y: Array, kind: int, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
+    K: Array, y: Array, weights: Array, kind: int, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
 ) -> tuple[int, int, float, float, Array, Array]:
     """Mode, log evidence and, if asked for, its gradient: `find_mode`, then `_gradient_inplace`.
 
@@ -331,7 +333,7 @@ def solve(
         G where the gradient was asked for, else the factor of B in the lower triangle.
     """
     L = np.empty_like(K)
-    status, n_factor, residual, log_z, a = find_mode(K, y, kind, start, warm, L, tol, max_iter)
+    status, n_factor, residual, log_z, a = find_mode(K, y, weights, kind, start, warm, L, tol, max_iter)
     if gradient and status == CONVERGED:
         _gradient_inplace(K, L, a)
     return status, n_factor, residual, log_z, a, L

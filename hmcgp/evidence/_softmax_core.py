@@ -1,16 +1,16 @@
 """Compiled Newton iteration to the mode of p(f | y) of several classes, and the derivative of its Laplace evidence.
 
 Symbols as in `hmcgp.evidence.softmax`.  Arrays over classes and rows are flat, class after class; the rows of an
-iterate are those of `_laplace_core`, with π in place of W where the factors are concerned.  A pair (α, f = Kα) is
-carried; with r = g - α, the gradient of Ψ, and q_c = √π_c B_c⁻¹ r_c/√π_c = r_c - E_c K_c r_c, Newton's step is
+iterate are those of `_laplace_core`, with ωπ in place of W where the factors are concerned.  A pair (α, f = Kα) is
+carried; with r = g - α, the gradient of Ψ, and q_c = √p_c B_c⁻¹ r_c/√p_c = r_c - E_c K_c r_c, p = ωπ, Newton's step is
 
     δα_c = q_c + E_c (Σ_a E_a)⁻¹ Σ_a (r_a - q_a),     δf = K δα = (K⁻¹ + W)⁻¹ r.
 
 (r_c less E_c times K_c r_c would be a small difference of large numbers where K is large.)  The square root of r'δf,
 Newton's decrement, is the norm of the gradient on which the iteration stops.  Where Σ_c r_c = 0, as it is after every
-full step, r'W⁺r = Σ r²/π bounds it from above.
+full step, r'W⁺r = Σ r²/p bounds it from above.
 
-Factors are the C inverses B_c⁻¹ = (I + √π_c K_c √π_c)⁻¹, n³ each, and M.  A step with factors at hand costs 6n² per
+Factors are the C inverses B_c⁻¹ = (I + √p_c K_c √p_c)⁻¹, n³ each, and M.  A step with factors at hand costs 6n² per
 class, so each set is used again (accelerated chord steps) for as long as that is expected to be cheaper than a new one.
 """
 
@@ -33,6 +33,7 @@ from hmcgp.evidence._laplace_core import (
     ROWS,
     TRY_ALPHA,
     TRY_F,
+    WEIGHT,
     F,
     G,
     R,
@@ -66,7 +67,7 @@ _PATIENCE = 18.0  # the price of new factors, in steps (measured: n = 190 to 100
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _psi(y: Array, alpha: Array, f: Array, a: Array) -> float:
-    """Ψ = Σ log π_yi - ½ α'f, leaving π, g and W's diagonal at f in a."""
+    """Ψ = Σ ω log π_yi - ½ α'f, leaving π, g and W's diagonal at f in a."""
     n = y.shape[0]
     n_classes = f.shape[0] // n
     total = 0.0
@@ -86,10 +87,11 @@ def _psi(y: Array, alpha: Array, f: Array, a: Array) -> float:
                 for j in range(i, f.shape[0], n):
                     rest += a[PI, j] if j != k else 0.0
             own = c == int(y[i])
-            a[G, k] = rest / norm if own else -a[PI, k] / norm
-            a[W, k] = a[PI, k] / norm * (rest / norm)
+            a[G, k] = a[WEIGHT, k] * (rest / norm if own else -a[PI, k] / norm)
+            a[W, k] = a[WEIGHT, k] * (a[PI, k] / norm * (rest / norm))
             if own:  # log π without its own rounding: steps that gain 1e-18 are compared
-                total += -math.log1p(rest / a[PI, k]) if a[PI, k] > rest else f[k] - top - math.log(norm)
+                log_p = -math.log1p(rest / a[PI, k]) if a[PI, k] > rest else f[k] - top - math.log(norm)
+                total += a[WEIGHT, k] * log_p
         for k in range(i, f.shape[0], n):
             a[PI, k] /= norm
     return total - 0.5 * dot(alpha, f)
@@ -97,14 +99,14 @@ def _psi(y: Array, alpha: Array, f: Array, a: Array) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _factor(K: Array, a: Array, A: Array, M: Array, alike: bool) -> tuple[bool, float]:
-    """Leave B_c⁻¹ in the lower triangles of A and M in its own; returns success and ½ Σ log|B_c| + log|M|.
+    """Leave B_c⁻¹ in the lower triangles of A and M in its own; returns success and ½ Σ log|B_c| + log|M| - ½ Σ log ω.
 
     `alike` says that all classes have the same π and K: one B serves them all.
     """
     n_classes, n = A.shape[0], A.shape[1]
     half = 0.0
     for k in range(a.shape[1]):
-        a[ROOT_W, k] = max(math.sqrt(a[PI, k]), _LEAST_ROOT)
+        a[ROOT_W, k] = max(math.sqrt(a[WEIGHT, k] * a[PI, k]), _LEAST_ROOT)
     fill(M.reshape(-1), 0.0)
     for c in range(n_classes):
         B, root = A[c], a[ROOT_W, c * n : (c + 1) * n]
@@ -127,6 +129,8 @@ def _factor(K: Array, a: Array, A: Array, M: Array, alike: bool) -> tuple[bool, 
     if not cholesky_inplace(M):
         return False, 0.0
     half += 0.5 * log_determinant(M)
+    for i in range(n):
+        half -= 0.5 * math.log(a[WEIGHT, i])
     return math.isfinite(half), half
 
 
@@ -177,11 +181,11 @@ def _tolerance(tol: float, scale: float, a: Array) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _gradient(a: Array) -> float:
-    """Leave r = g - α in a; returns √Σ r²/π, never below Newton's decrement."""
+    """Leave r = g - α in a; returns √Σ r²/ωπ, never below Newton's decrement."""
     total = 0.0
     for k in range(a.shape[1]):
         a[R, k] = a[G, k] - a[ALPHA, k]
-        total += a[R, k] * a[R, k] / a[PI, k]  # inf or NaN where π underflows: then the decrement itself decides
+        total += a[R, k] * a[R, k] / (a[WEIGHT, k] * a[PI, k])  # inf or NaN where π underflows: then the decrement itself decides
     return math.sqrt(total)
 
 
@@ -198,10 +202,10 @@ def _warm_step(K: Array, y: Array, A: Array, M: Array, a: Array) -> float:
         for k in range(i, a.shape[1], n):
             mean += a[PI, k] * a[F, k]
         for k in range(i, a.shape[1], n):
-            a[R, k] = a[PI, k] * (a[F, k] - mean) + a[G, k]
+            a[R, k] = a[WEIGHT, k] * a[PI, k] * (a[F, k] - mean) + a[G, k]
     _solve(K, A, M, a[ROOT_W], a[R], a[ALPHA], a[F])
     psi = _psi(y, a[ALPHA], a[F], a)
-    if psi >= -n * math.log(a.shape[1] / n):  # Ψ(0)
+    if psi >= -size(a[WEIGHT, :n]) * math.log(a.shape[1] / n):  # Ψ(0)
         return psi
     fill(a[ALPHA], 0.0)
     fill(a[F], 0.0)
@@ -281,11 +285,11 @@ def find_mode(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _couple(A: Array, M: Array, M_inverse: Array, root: Array, V: Array, spread: Array) -> None:
-    """Leave M⁻¹E of one class in V, and in spread π_c times what V gives to the variances of f_c - Σ_a π_a f_a.
+def _couple(A: Array, M: Array, M_inverse: Array, root: Array, weights: Array, V: Array, spread: Array) -> None:
+    """Leave M⁻¹E of one class in V, and in spread p_c times what V gives to the variances of f_c - Σ_a π_a f_a.
 
-    M holds M' above its diagonal.  With Q_c = M⁻¹√π_c B_c⁻¹: V_c K_c √π_c = M⁻¹√π_c - Q_c, whose sum over classes,
-    weighted by √π, is M⁻¹ - M'.  What is left of class c without it is M'√π_c - Q_c.
+    M holds M' above its diagonal.  With Q_c = M⁻¹√p_c B_c⁻¹, p = ωπ: V_c K_c = M⁻¹ - Q_c/√p_c, whose mean over classes,
+    weighted by π, is M⁻¹ - M'/ω.  What is left of class c without it, times √p_c, is M'√p_c/ω - Q_c.
     """
     n = A.shape[0]
     mirror_lower(A)
@@ -299,7 +303,7 @@ def _couple(A: Array, M: Array, M_inverse: Array, root: Array, V: Array, spread:
             spread[i] += V[k, i] * V[k, i]
             V[k, i] *= root[i]
         for i in range(k, n):
-            x = M[k, i] * root[i] - V[k, i]  # M'√π_c - Q_c
+            x = M[k, i] * root[i] / weights[i] - V[k, i]  # M'√p_c/ω - Q_c
             spread[i] += x * x
             V[k, i] *= root[i]
 
@@ -317,10 +321,10 @@ def gradient(K: Array, A: Array, M: Array, a: Array) -> Array:
     mirror_lower(M)
     for c in range(n_classes):
         part = slice(c * n, (c + 1) * n)
-        _couple(A[c], M, M_inverse, root[part], V, spread[part])
+        _couple(A[c], M, M_inverse, root[part], a[WEIGHT, :n], V, spread[part])
         add_gram(0.5, V, dK[c % K.shape[0]])
     for i in range(n):
-        # S_i is the covariance of the deviations above, and of independent parts of variance (1 - B_c⁻¹)_ii/π_c
+        # S_i is the covariance of the deviations above, and of independent parts of variance (1 - B_c⁻¹)_ii/ωπ_c
         total, inner = 0.0, 0.0
         for c in range(n_classes):
             k = c * n + i
@@ -347,8 +351,9 @@ def gradient(K: Array, A: Array, M: Array, a: Array) -> Array:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve(
-    K: Array, y: Array, n_classes: int, start: Array, warm: bool, tol: float, max_iter: int, with_gradient: bool
-) -> tuple[int, int, float, float, Array, Array, Array, Array]:
+    K: Array, y: Array, weights: Array, n_classes: int, start: Array, warm: bool, tol: float, max_iter: int,
+    with_gradient: bool,
+) -> tuple[int, int, float, float, Array, Array, Array, Array]:  # fmt: skip
     """Mode, log evidence and, if asked for, its gradient, in one call that lets go of the interpreter lock.
 
     Returns
@@ -366,6 +371,8 @@ def solve(
     """
     n = y.shape[0]
     a, A, M = np.zeros((ROWS, n_classes * n)), np.empty((n_classes, n, n)), np.empty((n, n))
+    for c in range(n_classes):
+        copy(weights, a[WEIGHT, c * n : (c + 1) * n])
     status, n_factor, residual, log_z = find_mode(K, y, start, warm, A, M, a, tol, max_iter)
     dK = gradient(K, A, M, a) if with_gradient and status == CONVERGED else np.empty((0, 0, 0))
     return status, n_factor, residual, log_z, a, A, M, dK

@@ -5,7 +5,8 @@ Each factor σ(y f) lies between two exponentials, one quadratic and one linear 
     σ(ν) exp[½(y f - ν) - λ(ν)(f² - ν²)]  <=  σ(y f)  <=  exp[μ y f - H₂(μ)],
     λ(ν) = tanh(ν/2)/(4ν),     H₂(μ) = -μ log μ - (1 - μ) log(1 - μ),   0 < μ < 1,
 
-so Gaussian integrals bracket the evidence at every ν and μ, and the best ones are log Z' <= log Z <= log Z''.
+so Gaussian integrals bracket the evidence at every ν and μ, and the best ones are log Z' <= log Z <= log Z''.  Of a row
+of weight ω all three are taken to the power ω, which makes d, w, b, and the terms of the sums below ω times as large.
 
 Lower.  With d = y/2, w = 2λ(ν), R = (K + diag(w)⁻¹)⁻¹, α = d - RKd, m = Kα, S = (K⁻¹ + diag w)⁻¹:
 
@@ -145,7 +146,7 @@ class LowerBound:
         """
         warm = start is not None
         status, n_factor, residual, log_z, a, L = core.solve_lower(
-            K, y, start if warm else y, warm, self.tol, self.max_iter, gradient
+            K, y, likelihood.row_weights(len(y)), start if warm else y, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
         posterior = LowerBoundPosterior(a[core.F], a[core.ALPHA], a[core.NU], a[core.ROOT_W], None if gradient else L)
@@ -197,7 +198,7 @@ class UpperBound:
         """
         warm = start is not None
         status, n_factor, residual, log_z, b, mean, dK = core.solve_upper(
-            K, y, start if warm else y, warm, self.tol, self.max_iter, gradient
+            K, y, likelihood.row_weights(len(y)), start if warm else y, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
         posterior = UpperBoundPosterior(mean, b)

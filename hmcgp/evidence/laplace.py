@@ -4,6 +4,7 @@ The mode of p(f | y) maximises the concave Ψ(f) = Σ log p(y_i | f_i) - ½ f'K�
 
     g = ∇ log p(y | f),  W = -∇∇ log p(y | f) (diagonal),  B = I + √W K √W,  R = √W B⁻¹ √W,
 
+Weights ω multiply log p, g, W and ∂³log p of their rows, and nothing else changes.
 Newton's method iterates f ← (K⁻¹ + W)⁻¹(W f + g) without ever inverting K, and at the mode, where α = K⁻¹f = g,
 
     log Z = Ψ - ½ log|B|,
@@ -109,7 +110,15 @@ class Laplace:
         """
         warm = start is not None
         status, n_factor, residual, log_z, a, L = core.solve(
-            K, y, likelihood.kind, start if warm else y, warm, self.tol, self.max_iter, gradient
+            K,
+            y,
+            likelihood.row_weights(len(y)),
+            likelihood.kind,
+            start if warm else y,
+            warm,
+            self.tol,
+            self.max_iter,
+            gradient,
         )
         raise_for_status(self, status, n_factor, residual, K)
         posterior = LaplacePosterior(

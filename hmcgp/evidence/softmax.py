@@ -14,7 +14,8 @@ classes at each row only, so that n x n matrices are enough:
     s_ci = ½ Σ_ab S_i[a, b] ∂³log p(y_i | f_i)/∂f_a ∂f_b ∂f_c
          = -½ π_c (S_cc - Σ_a π_a S_aa - 2((Sπ)_c - π'Sπ)) at row i,
 
-S_i being the posterior covariance of the C latents at row i.  The gradient is exact by the implicit function theorem:
+S_i being the posterior covariance of the C latents at row i.  A weight ω multiplies the log likelihood of its row, so
+that g, W and s get the factor ω, B and E hold ωπ in the place of π, and |I + WK| is divided by Π ω_i.  The gradient is exact by the implicit function theorem:
 the first two terms hold f fixed, the last two are the motion of the mode.  Costs n³ per class and iteration, and 2n³
 per class for the gradient; never a matrix of order Cn.
 
@@ -48,6 +49,7 @@ class SoftmaxPosterior:
     f: Array  # (C, n) mode
     alpha: Array  # (C, n) K⁻¹ f
     pi: Array  # (C, n) softmax of f
+    weights: Array  # (n,)
     B_inverse: Array | None  # (C, n, n), lower triangles; None where the gradient has used its memory
     M: Array | None = None  # (n, n), lower triangle
     K: Array | None = None  # (k, n, n), lower triangles: prior covariance, one for all classes or one for each
@@ -69,6 +71,7 @@ class SoftmaxPosterior:
         _, S = self.predict(K, np.diagonal(K, axis1=1, axis2=2))
         pi = self.pi.T
         W = pi[:, :, None] * np.eye(pi.shape[1]) - pi[:, :, None] * pi[:, None, :]
+        W *= self.weights[:, None, None]
         V = np.linalg.solve(np.eye(pi.shape[1]) - S @ W, S)  # (I - SW)⁻¹S = S(I - WS)⁻¹
         V = 0.5 * (V + V.transpose(0, 2, 1))
         return self.f.T - np.einsum("nab,bn->na", V, self.alpha), V
@@ -91,7 +94,7 @@ class SoftmaxPosterior:
         """
         B_inverse, M = needs_factor(self.B_inverse, "to predict"), needs_factor(self.M, "to predict")
         n_classes, n = self.f.shape
-        root = np.sqrt(self.pi)
+        root = np.sqrt(self.weights * self.pi)
         k_diag = np.atleast_2d(k_diag)
         crosses = np.broadcast_to(K_cross, (n_classes, n, K_cross.shape[-1]))
         mean = np.einsum("cnm,cn->mc", crosses, self.alpha)
@@ -156,15 +159,15 @@ class SoftmaxLaplace:
             Newton iterations, one set of factorisations less than were made.
         """
         assert isinstance(likelihood, Softmax)
-        n_classes, warm = likelihood.count(y), start is not None
+        n_classes, weights, warm = likelihood.count(y), likelihood.row_weights(len(y)), start is not None
         stack = K.reshape((-1, *K.shape[-2:]))
         status, n_factor, residual, log_z, a, A, M, dK = core.solve(
-            stack, y, n_classes, start if warm else y, warm, self.tol, self.max_iter, gradient
+            stack, y, weights, n_classes, start if warm else y, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
         f, alpha, pi = (a[row].reshape(n_classes, -1) for row in (F, ALPHA, core.PI))
         factors = (None, None, None) if gradient else (A, M, stack)
-        posterior = SoftmaxPosterior(f, alpha, pi, *factors)
+        posterior = SoftmaxPosterior(f, alpha, pi, weights, *factors)
         return Evidence(
             log_z, dK.reshape(K.shape) if gradient else None, np.empty(0), posterior, n_factor - 1, residual
         )

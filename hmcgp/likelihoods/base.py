@@ -1,9 +1,15 @@
-"""The contract of a likelihood."""
+"""The contract of a likelihood.
+
+Rows may have weights ω_i > 0, which multiply their log likelihoods: an evidence provider integrates Π p(y_i | f_i)^ω_i.
+A row of weight 2 is that row twice, since copies share their latent value.  All else here, and every prediction, is of
+one observation: weights are about the rows that were given.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -27,13 +33,45 @@ class Derivatives(NamedTuple):
 
 @dataclass(frozen=True)
 class Likelihood(Parametric, ABC):
-    """Base class: p(y | f), labels -1 and +1 unless `targets` says otherwise."""
+    """Base class: p(y | f), labels -1 and +1 unless `targets` says otherwise.
 
+    Parameters
+    ----------
+    weights : sequence of float, optional
+        One positive number per row, by which its log likelihood is multiplied in the evidence.  They are not
+        normalised: twice the weights are twice the data.  Default: 1 each.
+    """
+
+    weights: tuple[float, ...] | None = field(default=None, kw_only=True, repr=False)
     kind: ClassVar[int]  # what the compiled core calls it, where y is a label
     targets: ClassVar[str] = "labels"  # or "classes", "numbers": what y holds, which decides the default priors
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights is None:
+            return
+        weights = np.array(self.weights, dtype=float)
+        bad = np.flatnonzero(~((weights > 0.0) & (weights < math.inf)))
+        if weights.ndim != 1 or len(bad):
+            held = f"a weight of {weights.flat[bad[0]]} in row {bad[0]}" if weights.ndim == 1 else f"{weights.shape}"
+            raise InvalidInput(
+                f"'weights' must be positive and finite, one per row; got {held}. Leave rows of weight 0 out, or give "
+                "'sample_weight' to an estimator, which does that."
+            )
+        object.__setattr__(self, "weights", tuple(weights.tolist()))  # likelihoods compare and hash
+        object.__setattr__(self, "_weights", weights)
+
+    def row_weights(self, n: int) -> Array:
+        """Weights of the n rows that the likelihood explains, of shape (n,)."""
+        if self.weights is None:
+            return np.ones(n)
+        if len(self.weights) != n:
+            raise InvalidInput(f"there are {len(self.weights)} weights for {n} rows.")
+        return np.asarray(self.__dict__["_weights"])
+
     def located(self, X: Array) -> Self:
-        """The same likelihood, told the inputs of the rows that it explains; most do not care."""
+        """The same likelihood, told the inputs of the rows that it explains, of which there is one per weight."""
+        self.row_weights(len(X))
         return self
 
     def check_targets(self, y: Array) -> None:
@@ -70,7 +108,9 @@ class Likelihood(Parametric, ABC):
         """Log likelihood and its first three derivatives with respect to f, elementwise."""
         f = np.ascontiguousarray(f, dtype=float)
         log_prob, g, w, ratio = (np.empty_like(f) for _ in range(4))
-        likelihood_terms(self.kind, np.ascontiguousarray(y, dtype=float), f, log_prob, g, w, ratio)
+        likelihood_terms(
+            self.kind, np.ascontiguousarray(y, dtype=float), f, np.ones_like(f), log_prob, g, w, ratio
+        )
         return Derivatives(log_prob, g, -w, w * ratio)
 
     def site(self) -> tuple[int, float]:

@@ -95,10 +95,12 @@ class Gaussian(NoisyNumbers):
         object.__setattr__(self, "known", tuple(known.tolist()))  # likelihoods compare and hash
 
     def located(self, X: Array) -> Self:
-        """The same, after a look at whether there is one known variance per row."""
+        """The same, after a look at whether there is one known variance per row, and noise where there are weights."""
         if self.known is not None and len(self.known) != len(X):
             raise InvalidInput(f"there are {len(self.known)} known variances of the noise for {len(X)} rows.")
-        return self
+        if self.weights is not None and self.noise == 0.0 and (self.known is None or min(self.known) == 0.0):
+            raise InvalidInput("weights need noise in every row: a target that is exact cannot count more or less.")
+        return super().located(X)
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
@@ -138,7 +140,7 @@ class VaryingNoise(NoisyNumbers):
 
     def located(self, X: Array) -> Self:
         """The same, with the basis functions at the rows of X."""
-        return self._with({"_values": basis_values(self.basis, X)})
+        return super().located(X)._with({"_values": basis_values(self.basis, X)})
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
