@@ -52,7 +52,7 @@ class Score(NamedTuple):
 
 
 class ChosenByLoo(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The candidate that predicts the training rows best, each left out in turn: a choice the test rows have no part in."""
+    """The candidate that predicts the training rows best, each left out; the test rows have no part in the choice."""
 
     def __init__(self, candidates: Sequence[Any]) -> None:
         self.candidates = candidates
@@ -110,7 +110,7 @@ def cross_validate(
     method: Any, X: Any, y: Any, repeats: int, folds: int, seed: int = 0, keep: Path | None = None
 ) -> Score:
     """Stratified cross-validation, the same folds whatever the method; `keep` is a directory of its own."""
-    classes, codes = np.unique(y, return_inverse=True)
+    codes = np.unique(y, return_inverse=True)[1]
     wrong, losses, total = np.empty((repeats, len(y))), np.empty((repeats, len(y))), 0.0
     for repeat in range(repeats):
         splitter = StratifiedKFold(folds, shuffle=True, random_state=seed + repeat)

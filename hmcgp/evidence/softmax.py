@@ -15,9 +15,9 @@ classes at each row only, so that n x n matrices are enough:
          = -½ π_c (S_cc - Σ_a π_a S_aa - 2((Sπ)_c - π'Sπ)) at row i,
 
 S_i being the posterior covariance of the C latents at row i.  A weight ω multiplies the log likelihood of its row, so
-that g, W and s get the factor ω, B and E hold ωπ in the place of π, and |I + WK| is divided by Π ω_i.  The gradient is exact by the implicit function theorem:
-the first two terms hold f fixed, the last two are the motion of the mode.  Costs n³ per class and iteration, and 2n³
-per class for the gradient; never a matrix of order Cn.
+that g, W and s get the factor ω, B and E hold ωπ in the place of π, and |I + WK| is divided by Π ω_i.  The gradient is
+exact by the implicit function theorem: the first two terms hold f fixed, the last two are the motion of the mode.
+Costs n³ per class and iteration, and 2n³ per class for the gradient; never a matrix of order Cn.
 
 Two classes with covariances K_1 and K_2 are the logistic model of f_1 - f_2 ~ N(0, K_1 + K_2); the sum of the two
 integrates out exactly, under Laplace's approximation too.
@@ -37,7 +37,8 @@ from scipy.linalg import solve_triangular
 from hmcgp._typing import Array
 from hmcgp.evidence import _softmax_core as core
 from hmcgp.evidence._laplace_core import ALPHA, F
-from hmcgp.evidence._solver import check_settings, needs_factor, raise_for_status
+from hmcgp.evidence._softmax_algebra_core import PI
+from hmcgp.evidence._solver import CONVERGED, check_settings, needs_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Likelihood, Softmax
 
@@ -164,8 +165,9 @@ class SoftmaxLaplace:
         status, n_factor, residual, log_z, a, A, M, dK = core.solve(
             stack, y, weights, n_classes, start if warm else y, warm, self.tol, self.max_iter, gradient
         )
-        raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
-        f, alpha, pi = (a[row].reshape(n_classes, -1) for row in (F, ALPHA, core.PI))
+        if status != CONVERGED:
+            raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
+        f, alpha, pi = (a[row].reshape(n_classes, -1) for row in (F, ALPHA, PI))
         factors = (None, None, None) if gradient else (A, M, stack)
         posterior = SoftmaxPosterior(f, alpha, pi, weights, *factors)
         return Evidence(
