@@ -49,40 +49,56 @@ from hmcgp.evidence._laplace_core import (
 )
 from hmcgp.evidence._softmax_algebra_core import PI, factor, gradient, solve_newton
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
+from hmcgp.linalg import exp_nonpositive
 
 _MEMORY = 5  # chord steps that are combined with the next
 _PATIENCE = 40.0  # steps rather than new factors, whose price is 20 steps and some steps after (measured: n = 190)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _slopes(pi: Array, weights: Array, norm: Array, g: Array, w: Array) -> None:
+    """Divide π by its norms, and leave g, without the observed classes, and W's diagonal."""
+    n = norm.shape[0]
+    for c in range(0, pi.shape[0], n):
+        for i in range(n):
+            k = c + i
+            pi[k] /= norm[i]
+            g[k] = -weights[k] * pi[k]
+            w[k] = weights[k] * pi[k] * (1.0 - pi[k])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _psi(y: Array, alpha: Array, f: Array, a: Array) -> float:
     """Ψ = Σ ω log π_yi - ½ α'f, leaving π, g and W's diagonal at f in a."""
-    n = y.shape[0]
-    n_classes = f.shape[0] // n
+    n, size = y.shape[0], f.shape[0]
+    first = np.zeros(n, dtype=np.int64)  # class of the largest f
+    top, norm, x = f[:n].copy(), np.zeros(n), np.empty(size)
+    for c in range(n, size, n):
+        for i in range(n):
+            if f[c + i] > top[i]:
+                top[i], first[i] = f[c + i], c
+    for c in range(0, size, n):
+        for i in range(n):
+            x[c + i] = f[c + i] - top[i]
+    exp_nonpositive(x, a[PI], 1.0)
+    for c in range(0, size, n):
+        for i in range(n):
+            norm[i] += a[PI, c + i]
+    _slopes(a[PI], a[WEIGHT], norm, a[G], a[W])
     total = 0.0
     for i in range(n):
-        top = -np.inf
-        for k in range(i, f.shape[0], n):
-            top = max(top, f[k])
-        norm = 0.0
-        for k in range(i, f.shape[0], n):
-            a[PI, k] = math.exp(f[k] - top)
-            norm += a[PI, k]
-        for c in range(n_classes):
-            k = c * n + i
-            rest = norm - a[PI, k]
-            if a[PI, k] > 0.5 * norm:  # 1 - π by its own sum, not as a difference
-                rest = 0.0
-                for j in range(i, f.shape[0], n):
-                    rest += a[PI, j] if j != k else 0.0
-            own = c == int(y[i])
-            a[G, k] = a[WEIGHT, k] * (rest / norm if own else -a[PI, k] / norm)
-            a[W, k] = a[WEIGHT, k] * (a[PI, k] / norm * (rest / norm))
-            if own:  # log π without its own rounding: steps that gain 1e-18 are compared
-                log_p = -math.log1p(rest / a[PI, k]) if a[PI, k] > rest else f[k] - top - math.log(norm)
-                total += a[WEIGHT, k] * log_p
-        for k in range(i, f.shape[0], n):
-            a[PI, k] /= norm
+        own, k = int(y[i]) * n + i, first[i] + i
+        weight, log_p = a[WEIGHT, i], x[own] - math.log(norm[i])
+        a[G, own] += weight
+        if norm[i] < 2.0:  # π_k > ½: 1 - π_k by its own sum, not as a difference
+            rest = 0.0
+            for j in range(i, size, n):
+                rest += a[PI, j] if j != k else 0.0
+            a[W, k] = weight * a[PI, k] * rest
+            if k == own:
+                a[G, k] = weight * rest
+                log_p = math.log1p(-rest)  # log π without its own rounding: steps that gain 1e-18 are compared
+        total += weight * log_p
     return total - 0.5 * dot(alpha, f)
 
 
