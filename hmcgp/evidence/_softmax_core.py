@@ -197,7 +197,7 @@ def _steps(
         CONVERGED if the first step was not even needed; NOT_CONVERGED where fresh factors led nowhere; else -1.
     before, decrement, psi : float
     """
-    memory, n_before, last = np.empty((3, _MEMORY, a.shape[1])), 0, np.inf
+    memory, n_before, earlier, last = np.empty((3, _MEMORY, a.shape[1])), 0, np.inf, np.inf
     while True:
         target = _tolerance(tol, scale, a)
         decrement = _gradient(a)
@@ -220,12 +220,12 @@ def _steps(
             return NOT_CONVERGED if fresh else -1, before, decrement, psi
         if decrement <= tol or 0.5 * last < decrement <= target:
             return -1, before, decrement, psi
-        if last < np.inf:
-            rate = decrement / last  # convergence is linear
+        if earlier < np.inf:
+            rate = math.sqrt(decrement / earlier)  # convergence is linear, over two steps
             if rate >= 1.0 or math.log(target / decrement) < _PATIENCE * math.log(rate):
                 return -1, before, decrement, psi
         n_before = n_before + 1 if step == 1.0 else 0
-        fresh, last = False, decrement
+        fresh, earlier, last = False, last, decrement
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
