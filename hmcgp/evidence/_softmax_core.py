@@ -70,18 +70,18 @@ def _slopes(pi: Array, weights: Array, norm: Array, g: Array, w: Array) -> None:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _psi(y: Array, alpha: Array, f: Array, a: Array) -> float:
     """Ψ = Σ ω log π_yi - ½ α'f, leaving π, g and W's diagonal at f in a."""
-    n, size = y.shape[0], f.shape[0]
+    n, end = y.shape[0], f.shape[0]
     first = np.zeros(n, dtype=np.int64)  # class of the largest f
-    top, norm, x = f[:n].copy(), np.zeros(n), np.empty(size)
-    for c in range(n, size, n):
+    top, norm, x = f[:n].copy(), np.zeros(n), np.empty(end)
+    for c in range(n, end, n):
         for i in range(n):
             if f[c + i] > top[i]:
                 top[i], first[i] = f[c + i], c
-    for c in range(0, size, n):
+    for c in range(0, end, n):
         for i in range(n):
             x[c + i] = f[c + i] - top[i]
     exp_nonpositive(x, a[PI], 1.0)
-    for c in range(0, size, n):
+    for c in range(0, end, n):
         for i in range(n):
             norm[i] += a[PI, c + i]
     _slopes(a[PI], a[WEIGHT], norm, a[G], a[W])
@@ -92,7 +92,7 @@ def _psi(y: Array, alpha: Array, f: Array, a: Array) -> float:
         a[G, own] += weight
         if norm[i] < 2.0:  # π_k > ½: 1 - π_k by its own sum, not as a difference
             rest = 0.0
-            for j in range(i, size, n):
+            for j in range(i, end, n):
                 rest += a[PI, j] if j != k else 0.0
             a[W, k] = weight * a[PI, k] * rest
             if k == own:
