@@ -34,18 +34,18 @@ _LEAST_ROOT = 1e-150  # of p, which underflows
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def factor(K: Array, a: Array, A: Array, M: Array, alike: bool) -> tuple[bool, float]:
-    """Leave B_c⁻¹ in the lower triangles of A and M in its own; returns success and ½ Σ log|B_c| + log|M| - ½ Σ log ω.
+def factor(K: Array, p: Array, roots: Array, A: Array, M: Array, alike: bool) -> tuple[bool, float]:
+    """Leave B_c⁻¹ in the lower triangles of A, M in its own, √p in roots; returns success and ½ Σ log|B_c| + log|M|.
 
-    `alike` says that all classes have the same π and K: one B serves them all.
+    `alike` says that all classes have the same p and K: one B serves them all.
     """
     n_classes, n = A.shape[0], A.shape[1]
     half = 0.0
-    for k in range(a.shape[1]):
-        a[ROOT_W, k] = max(math.sqrt(a[WEIGHT, k] * a[PI, k]), _LEAST_ROOT)
+    for k in range(p.shape[0]):
+        roots[k] = max(math.sqrt(p[k]), _LEAST_ROOT)
     fill(M.reshape(-1), 0.0)
     for c in range(n_classes):
-        B, root = A[c], a[ROOT_W, c * n : (c + 1) * n]
+        B, root = A[c], roots[c * n : (c + 1) * n]
         if alike and c > 0:
             copy(A[0].reshape(-1), B.reshape(-1))
         else:
@@ -65,8 +65,6 @@ def factor(K: Array, a: Array, A: Array, M: Array, alike: bool) -> tuple[bool, f
     if not cholesky_inplace(M):
         return False, 0.0
     half += 0.5 * log_determinant(M)
-    for i in range(n):
-        half -= 0.5 * math.log(a[WEIGHT, i])
     return math.isfinite(half), half
 
 

@@ -246,12 +246,17 @@ def find_mode(
     for k in range(K.shape[0]):
         for i in range(K.shape[1]):
             scale = max(scale, K[k, i, i])
+    log_root = 0.0  # ½ Σ log ω, by which ½ log|I + WK| differs from what the factors give
+    for i in range(y.shape[0]):
+        log_root += 0.5 * math.log(a[WEIGHT, i])
     if warm:
         copy(start, a[F])
     psi, before, decrement = _psi(y, a[ALPHA], a[F], a), np.inf, np.inf
     for n_factor in range(1, max_iter + 1):
         first = n_factor == 1
-        positive, half_log_det = factor(K, a, A, M, first and not warm and K.shape[0] == 1)
+        for k in range(a.shape[1]):
+            a[R, k] = a[WEIGHT, k] * a[PI, k]
+        positive, half_log_det = factor(K, a[R], a[ROOT_W], A, M, first and not warm and K.shape[0] == 1)
         if not positive:
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi
         if warm and first:
@@ -259,7 +264,7 @@ def find_mode(
         fresh = not (warm and first)
         status, before, decrement, psi = _steps(K, y, A, M, a, psi, scale, tol, fresh, before)
         if status >= 0:
-            return status, n_factor, decrement, psi - half_log_det
+            return status, n_factor, decrement, psi - half_log_det + log_root
     return NOT_CONVERGED, max_iter, decrement, psi
 
 
