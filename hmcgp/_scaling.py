@@ -23,8 +23,10 @@ class Scaling:
     constant: NDArray[np.bool_]  # (d,), inputs that never change
 
     @classmethod
-    def learn(cls, X: Array, *, standardize: bool, keep: NDArray[np.bool_] | None = None) -> Scaling:
-        """Location and spread of the columns of X; or the identity, for all or for those to `keep`."""
+    def learn(
+        cls, X: Array, *, standardize: bool, keep: NDArray[np.bool_] | None = None, weights: Array | None = None
+    ) -> Scaling:
+        """Location and spread of the columns of X, rows weighted; or the identity, for all or for those to `keep`."""
         constant = X.max(axis=0) == X.min(axis=0)
         d = X.shape[1]
         if not standardize:
@@ -33,7 +35,12 @@ class Scaling:
         size = np.abs(X).max(axis=0)
         size = np.where((size > 0.0) & ~keep, size, 1.0)
         unit = X / size
-        mean, sd = unit.mean(axis=0), np.where(constant, 1.0, unit.std(axis=0))
+        if weights is None:
+            mean, sd = unit.mean(axis=0), unit.std(axis=0)
+        else:
+            mean = np.average(unit, axis=0, weights=weights)
+            sd = np.sqrt(np.average((unit - mean) ** 2, axis=0, weights=weights))
+        sd = np.where(constant | (sd == 0.0), 1.0, sd)
         return cls(size, np.where(keep, 0.0, mean), np.where(keep, 1.0, sd), constant)
 
     def apply(self, X: Array) -> Array:

@@ -13,6 +13,7 @@ from sklearn.metrics import log_loss
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators import GPClassifier
+from hmcgp.estimators._weights import rows_that_count
 from hmcgp.evidence import EvidenceProvider
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def compare_evidence(
     *,
     X_test: Any = None,
     y_test: Any = None,
+    sample_weight: Any = None,
 ) -> EvidenceComparison:
     """Fit the same model under each evidence provider.
 
@@ -73,6 +75,8 @@ def compare_evidence(
     X_test, y_test : array-like, optional
         Rows on which probabilities are compared.  Without them, training rows are left out in turn (see
         `GPClassifier.loo`).
+    sample_weight : array-like of shape (n,), optional
+        Of the rows of X, as of `GPClassifier.fit`; the log losses are not weighted.
 
     Returns
     -------
@@ -97,9 +101,13 @@ def compare_evidence(
         raise InvalidInput("'checkpoint' holds one run, and this makes several: set gp.checkpoint to None.")
     if (X_test is None) != (y_test is None):
         raise InvalidInput("'X_test' and 'y_test' go together: give both, or neither to leave training rows out.")
+    X, y, w, _ = rows_that_count(X, y, sample_weight, {})
     # the optima first: they are quick, refuse what does not fit, and compile what is timed below
-    optima = {name: clone(gp).set_params(evidence=p, sampler="map").fit(X, y) for name, p in chosen.items()}
-    fits = optima if gp.sampler == "map" else {n: clone(gp).set_params(evidence=p).fit(X, y) for n, p in chosen.items()}
+    optima = {name: clone(gp).set_params(evidence=p, sampler="map").fit(X, y, w) for name, p in chosen.items()}
+    if gp.sampler == "map":
+        fits = optima
+    else:
+        fits = {name: clone(gp).set_params(evidence=p).fit(X, y, w) for name, p in chosen.items()}
     classes = next(iter(fits.values())).classes_
     if len(classes) > 2:
         raise InvalidInput(

@@ -8,7 +8,7 @@ Given the cavity N(μ_i, v_i), which is what all other rows say about row i,
 
 s being 1 behind a probit and 0 behind a step; the denominator is the Ẑ_i of expectation propagation.  All labels, y_i
 among them, are given, as they are for the draws of θ: the average over draws needs no weights.  At z = 0, where the
-others do not know, the value is ε.
+others do not know, the value is ε.  The weight of row i, if it has one, is that of its say about the others and θ.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ p(θ | y_-i) ∝ p(θ | y)/p(y_i | y_-i, θ), so for each row they are weighted 
 
     p(y_i | y_-i) ≈ Σ_s w_is p(y_i | y_-i, θ_s),     w_is ∝ 1/p(y_i | y_-i, θ_s),
 
-with the largest weights smoothed by a Pareto distribution (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25).  Its
-shape k says whether the weights can be trusted: up to 0.7 they can.
+(a row of weight ω is left out with all of it, w_is ∝ 1/∫ p(y_i | f)^ω N(f; μ_i, v_i) df, and predicted as one row) with
+the largest weights smoothed by a Pareto distribution (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25).  Its shape
+k says whether the weights can be trusted: up to 0.7 they can.
 """
 
 from __future__ import annotations
@@ -108,7 +109,10 @@ def loo(model: Model, draws: Array, *, r_eff: float = 1.0, n_jobs: int | None = 
     ApproximationWarning
         When some k exceeds 0.7: the hyperparameters change too much when that row is left out.
     """
-    return combine(log_predictive_per_draw(model, draws, n_jobs=n_jobs), r_eff=r_eff)
+    log_p, removed = log_predictive_per_draw(model, draws, n_jobs=n_jobs), None
+    if model.likelihood.weights is not None:
+        removed = np.concatenate(per_group(_log_removed, model, draws, n_jobs=n_jobs))
+    return combine(log_p, removed, r_eff=r_eff)
 
 
 def log_predictive_per_draw(model: Model, draws: Array, *, n_jobs: int | None = None) -> Array:
@@ -126,6 +130,14 @@ def _log_predictive(model: Model, draws: Array) -> Array:
     out = np.empty((len(draws), len(model.y)))
     for s, moments in _each_cavity(model, draws):
         out[s] = model.bound_likelihood(draws[s]).log_average(model.y, *moments)
+    return out
+
+
+def _log_removed(model: Model, draws: Array) -> Array:
+    """How much each row, with its weight, adds to the log evidence, of shape (S, n)."""
+    out = np.empty((len(draws), len(model.y)))
+    for s, moments in _each_cavity(model, draws):
+        out[s] = model.bound_likelihood(draws[s]).log_weighted_average(model.y, *moments)
     return out
 
 
@@ -148,13 +160,18 @@ def _each_cavity(model: Model, draws: Array) -> Iterator[tuple[int, tuple[Array,
         yield s, evidence.posterior.cavity()
 
 
-def combine(log_p: Array, *, r_eff: float = 1.0) -> LeaveOneOut:
-    """Average log p(y_i | y_-i, θ_s), of shape (S, n), over draws with Pareto-smoothed weights (see `loo`)."""
+def combine(log_p: Array, removed: Array | None = None, *, r_eff: float = 1.0) -> LeaveOneOut:
+    """Average log p(y_i | y_-i, θ_s), of shape (S, n), over draws with Pareto-smoothed weights (see `loo`).
+
+    The draws lose what each row adds to their log evidence: `removed`, or log_p itself.
+    """
     n_draws, n = log_p.shape
     if n_draws == 1:
         pointwise, k = log_p[0], np.full(n, np.nan)
     else:
-        log_w, k = _arviz.psis(-log_p.T, r_eff)  # (n, S): each row has weights of its own
+        log_w, k = _arviz.psis(
+            -(log_p if removed is None else removed).T, r_eff
+        )  # (n, S): each row has weights of its own
         pointwise = np.logaddexp.reduce(log_w + log_p.T, axis=1)
     result = LeaveOneOut(float(pointwise.sum()), float(np.sqrt(n * np.var(pointwise))), pointwise, k, n_draws)
     bad = np.flatnonzero(k > K_LIMIT)

@@ -57,6 +57,9 @@ class Model:
         "upper" gives brackets and predictions, but no density to sample or maximise: `evaluate` refuses.
     input_names : sequence of str, optional
         Names of the inputs where X is not a DataFrame; x0, x1, … by default.
+    weights : array-like of shape (n,), optional
+        Positive numbers that multiply the log likelihoods of the rows: a row of weight 2 is that row twice.  They are
+        not normalised.
 
     Attributes
     ----------
@@ -75,10 +78,15 @@ class Model:
         likelihood: str | Likelihood = "logistic",
         evidence: str | EvidenceProvider | None = None,
         input_names: Sequence[str] | None = None,
+        weights: Any = None,
     ) -> None:
         if input_names is None:
             input_names = [str(c) for c in X.columns] if hasattr(X, "columns") else None
         self.likelihood, self.evidence = resolve(likelihood, evidence)
+        if weights is not None:
+            if self.likelihood.weights is not None:
+                raise InvalidInput("'likelihood' has weights of its own: give 'weights' once.")
+            self.likelihood = self.likelihood.weighted(weights)
         self.X, self.y = _check_data(X, y, self.likelihood)
         self.likelihood = self.likelihood.located(self.X)
         self.input_names = _check_names(input_names, self.X.shape[1])

@@ -87,7 +87,8 @@ class GrowingModel(Model):
         n = len(self.y) - len(y)
         K_cross, K_new = kernel(self.X[:n], X), kernel(X)
         likelihood = self.bound_likelihood(theta)
-        if isinstance(old.posterior, ExactPosterior) and isinstance(likelihood, NoisyNumbers):
+        unweighted = likelihood.weights is None
+        if unweighted and isinstance(old.posterior, ExactPosterior) and isinstance(likelihood, NoisyNumbers):
             return _extended_exactly(old, old.posterior, K_cross, K_new, y, likelihood.row_noise(len(self.y))[n:])
         mean, variance = old.posterior.predict(K_cross, np.diag(K_new))
         start = old.posterior.start_with(mean, variance) if hasattr(old.posterior, "start_with") else None

@@ -164,7 +164,7 @@ def test_the_double_loop_finds_what_sweeps_find(likelihood, n):
     factorisations = {}
     for warm, start in ((True, 1.01 * ev.posterior.start), (False, y)):
         status, factorisations[warm], residual, log_z, dflip, _, G = double_loop(
-            K, y, *likelihood.site(), start, warm, 1e-10, 600, True
+            K, y, np.ones(len(y)), *likelihood.site(), start, warm, 1e-10, 600, True
         )
         assert status == CONVERGED
         assert residual <= 1e-10
@@ -177,7 +177,7 @@ def test_the_double_loop_finds_what_sweeps_find(likelihood, n):
 def test_the_double_loop_refuses_what_is_no_covariance():
     y = np.array([1.0, -1.0, 1.0])
     for K in (np.full((3, 3), np.nan), np.diag(np.full(3, np.inf)), np.full((3, 3), 30.0) - 29.0 * np.eye(3) * 2.0):
-        assert double_loop(K, y, *LabelNoise(0.05).site(), y, False, 1e-10, 600, True)[0] == NOT_CONVERGED
+        assert double_loop(K, y, np.ones(3), *LabelNoise(0.05).site(), y, False, 1e-10, 600, True)[0] == NOT_CONVERGED
 
 
 def is_right_or_refused(provider, X, y, likelihood, variance, length_scale):

@@ -21,6 +21,7 @@ from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.estimators._inspection import PosteriorMixin
+from hmcgp.estimators._weights import joined, rows_that_count
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Categorical, Constant, Kernel, SquaredExponential
 from hmcgp.likelihoods import Likelihood
@@ -73,10 +74,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     # -- fitting -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _check_table(self, X: Any, y: Any) -> tuple[Array, Array]:
-        """Validated inputs, and the targets as the model takes them."""
+    def _check_table(self, X: Any, y: Any, weights: Array | None) -> tuple[Array, Array, Array | None]:
+        """Validated inputs, the targets as the model takes them, and the weights of the rows."""
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Sample the hyperparameters given a table and its targets.
 
         Parameters
@@ -86,6 +87,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             default kernel is then that of the others times `kernels.Categorical`.
         y : array-like of shape (n,)
             A classifier takes two or more different labels (numbers, strings or booleans), a regressor finite numbers.
+        sample_weight : array-like of shape (n,), optional
+            Numbers >= 0 that multiply the log likelihoods of the rows: 2 is the same as the row twice, 0 as without it
+            (in `loo` and wherever rows come back, too).  They are not normalised.  They count in the standardisation as
+            well.
 
         Returns
         -------
@@ -98,24 +103,27 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         ApproximationWarning
             For constant inputs, duplicate rows, failures of the solver, and after Ctrl-C.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight)
 
-    def _fit(self, X: Any, y: Any, **about_rows: Any) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
         before = dict(self.__dict__)
         try:
-            return self._fit_or_fail(X, y, **about_rows)
+            return self._fit_or_fail(*rows_that_count(X, y, sample_weight, about_rows))
         except BaseException:  # all or nothing: no new model beside old draws
             self.__dict__ = before
             raise
 
-    def _fit_or_fail(self, X: Any, y: Any, **about_rows: Any) -> Self:
+    def _fit_or_fail(self, X: Any, y: Any, sample_weight: Array | None, about_rows: dict[str, Any]) -> Self:
         if self.predict_draws is not None:
             check_count("predict_draws", self.predict_draws, 1)
         self._columns = Columns.learn(X)
-        X, targets = self._check_table(self._columns.encode(X), y)
+        X, targets, weights = self._check_table(self._columns.encode(X), y, sample_weight)
+        weights = joined((weights, len(X)))
+        if isinstance(self.likelihood, Likelihood) and self.likelihood.weights is not None:
+            raise InvalidInput("give weights to fit, as 'sample_weight', not to the likelihood.")
         categories = self._columns.mask(self._input_names())
         likelihood = self._likelihood_of_rows(X, **about_rows)
-        self._scaling = Scaling.learn(X, standardize=self.standardize, keep=categories)
+        self._scaling = Scaling.learn(X, standardize=self.standardize, keep=categories, weights=weights)
         self._warn_about_inputs(X)
         self._warn_about_copies(X, targets)
         self.model_ = Model(
@@ -125,6 +133,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             likelihood=likelihood,
             evidence=self.evidence,
             input_names=self._input_names(),
+            weights=weights,
         )
         found = self.model_.likelihood
         if (found.targets == "numbers") != (self.targets == "numbers"):
@@ -194,7 +203,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
 
     # -- more rows ---------------------------------------------------------------------------------------------------
 
-    def append(self, X: Any, y: Any) -> Self:
+    def append(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take more rows into account without sampling again.
 
         The latent function is updated for each draw that predictions average over; the draws are given weights,
@@ -206,6 +215,8 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like or DataFrame of shape (m, d)
         y : array-like of shape (m,)
             Targets, of the classes that were among the first rows if they are labels.
+        sample_weight : array-like of shape (m,), optional
+            As of `fit`; default: 1 each.  Weights of classes are those of the fit.
 
         Returns
         -------
@@ -216,14 +227,15 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         ApproximationWarning
             When the weights leave fewer than half of the draws effective: it is time to fit again with all rows.
         """
-        return self._append(X, y)
+        return self._append(X, y, sample_weight)
 
     @abstractmethod
     def _more_targets(self, y: Any) -> Array:
         """New targets as the model takes them."""
 
-    def _append(self, X: Any, y: Any, **about_rows: Any) -> Self:
+    def _append(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
         check_is_fitted(self)
+        X, y, sample_weight, about_rows = rows_that_count(X, y, sample_weight, about_rows)
         X = validate_data(self, self._columns.encode(X), dtype=np.float64, reset=False)
         targets = self._more_targets(y)
         check_consistent_length(X, targets)
@@ -232,6 +244,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             model = GrowingModel(model, self._kept_draws())
             self._log_weight = np.zeros(len(model.draws))
         likelihood = self._likelihood_with(len(X), **about_rows)
+        old, new = model.likelihood.weights, self._weights_of(targets, sample_weight)
+        weights = joined((old, len(model.y)), (new, len(X)))
+        if weights is not None:
+            likelihood = (likelihood or model.likelihood).weighted(weights)
         self.model_, log_weight = model.grown(self._scaling.apply(X), targets, likelihood)
         self._log_weight = self._log_weight + log_weight
         _, share = effective_share(self._log_weight)
@@ -243,6 +259,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
                 ApproximationWarning,
             )
         return self
+
+    def _weights_of(self, targets: Array, sample_weight: Array | None) -> Array | None:
+        """Weights of new rows, those of their classes included."""
+        return sample_weight
 
     def _likelihood_with(self, n_new: int) -> Likelihood | None:
         """The likelihood of all rows, where it has to be told about the new ones."""

@@ -8,7 +8,7 @@ prediction is averaged over the draws.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from hmcgp._random import RandomStateLike
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.estimators._base import GaussianProcess
+from hmcgp.estimators._weights import class_weights
 from hmcgp.evidence import EvidenceProvider, SoftmaxLaplace
 from hmcgp.kernels import Kernel, SquaredExponential
 from hmcgp.kernels.per_class import PerClass
@@ -62,6 +63,11 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         Workers for chains and predictions; default: all cores (one inside a joblib worker).  Threads, unless
         `joblib.parallel_config` names a backend: "loky" for processes, "dask" for a cluster.  Draws do not depend
         on it.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, by which the weights of their rows are multiplied (see `fit`): a dict from label to
+        weight; "balanced" gives all classes the same total weight, and together that of all rows, so that the posterior
+        stays as sharp as it is.  Weights answer another question than the data ask: probabilities are then those of a
+        population in which the classes have these weights.
     standardize : bool, default=True
         Give every input mean 0 and standard deviation 1.  Length scales then are in units of standard deviations, which
         is what the default priors expect.
@@ -107,6 +113,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     """
 
     targets: ClassVar[str] = "labels"
+    _of_class: Array | None = None  # weights of the classes, in their order
 
     def __init__(
         self,
@@ -120,6 +127,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         chains: int = 4,
         predict_draws: int | None = 500,
         n_jobs: int | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         standardize: bool = True,
         random_state: RandomStateLike = None,
         progressbar: bool = True,
@@ -142,10 +150,26 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
             max_time=max_time,
             checkpoint=checkpoint,
         )
+        self.class_weight = class_weight
 
-    def _check_table(self, X: Any, y: Any) -> tuple[Array, Array]:
+    def _check_table(self, X: Any, y: Any, weights: Array | None) -> tuple[Array, Array, Array | None]:
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        return X, self._encode(y)
+        targets = self._encode(y)
+        self._of_class = None
+        if self.class_weight is None:
+            return X, targets, weights
+        self._of_class = class_weights(self.class_weight, y, weights)
+        weights = self._weights_of(targets, weights)
+        if weights is not None and not weights.all():
+            self._of_class, keep = self._of_class[self._of_class > 0.0], weights > 0.0
+            X, targets, weights = X[keep], self._encode(y[keep]), weights[keep]
+        return X, targets, weights
+
+    def _weights_of(self, targets: Array, sample_weight: Array | None) -> Array | None:
+        if self._of_class is None:
+            return sample_weight
+        codes = (targets if self._is_softmax() else (targets + 1.0) / 2.0).astype(int)
+        return self._of_class[codes] * (1.0 if sample_weight is None else sample_weight)
 
     def _more_targets(self, y: Any) -> Array:
         labels = column_or_1d(y)

@@ -99,18 +99,20 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
             checkpoint=checkpoint,
         )
 
-    def _check_table(self, X: Any, y: Any) -> tuple[Array, Array]:
+    def _check_table(self, X: Any, y: Any, weights: Array | None) -> tuple[Array, Array, Array | None]:
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
-        self._target_scaling = Scaling.learn(y[:, None], standardize=self.standardize)
+        self._target_scaling = Scaling.learn(y[:, None], standardize=self.standardize, weights=weights)
         if self._target_scaling.constant[0]:
             raise InvalidInput(
                 f"all {len(y)} targets are {y[0]:g}: there is nothing to explain. "
                 "Check the selection of rows and of the target column."
             )
-        return X, self._target_scaling.apply(y[:, None])[:, 0]
+        return X, self._target_scaling.apply(y[:, None])[:, 0], weights
 
-    def fit(self, X: Any, y: Any, noise_variance: Any = None) -> Self:
+    def fit(  # type: ignore[override]
+        self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Sample the hyperparameters given a table and its targets.
 
         Parameters
@@ -122,6 +124,11 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         noise_variance : array-like of shape (n,), optional
             Known variance of each target, in the units of y squared.  The noise of `likelihoods.Gaussian` is inferred
             on top of it: `likelihood=Gaussian(noise=0.0)` says that there is no other.
+        sample_weight : array-like of shape (n,), optional
+            Numbers >= 0 that multiply the log likelihoods of the rows: 2 is the same as the row twice, 0 as without it
+            (in `loo` and wherever rows come back, too).  They are not normalised.  They count in the standardisation as
+            well.  A weight ω makes the noise of its row ω times smaller, and is as much evidence about the noise as ω
+            rows; where only its variance is known, give `noise_variance` instead.
 
         Returns
         -------
@@ -134,12 +141,14 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         ApproximationWarning
             For constant inputs, failures of the solver, and after Ctrl-C.
         """
-        return self._fit(X, y, noise_variance=noise_variance)
+        return self._fit(X, y, sample_weight, noise_variance=noise_variance)
 
-    def append(self, X: Any, y: Any, noise_variance: Any = None) -> Self:
+    def append(  # type: ignore[override]
+        self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Take more rows into account without sampling again, at n² operations for each row and draw.
 
-        As `GPClassifier.append`.
+        As `GPClassifier.append`.  Where rows have weights, a draw takes n³ operations.
 
         Parameters
         ----------
@@ -147,8 +156,10 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         y : array-like of shape (m,)
         noise_variance : array-like of shape (m,), optional
             Known variances of the new targets, where `fit` was given those of the first.
+        sample_weight : array-like of shape (m,), optional
+            As of `fit`; default: 1 each.
         """
-        return self._append(X, y, noise_variance=noise_variance)
+        return self._append(X, y, sample_weight, noise_variance=noise_variance)
 
     def _more_targets(self, y: Any) -> Array:
         y = column_or_1d(y, dtype=np.float64)

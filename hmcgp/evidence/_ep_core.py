@@ -2,7 +2,7 @@
 
 At the solution (`hmcgp.evidence._ep_state_core` has the symbols), with R = (K + diag(w)⁻¹)⁻¹,
 
-    log Z = Σ log Ẑ_i - ½ Σ x_i μ_i + ½ Σ log(1 + w_i v_i) - ½ log|I + K diag w|,    G = ½(xx' - R)
+    log Z = Σ k_i log Ẑ_i - ½ Σ x_i μ_i + ½ Σ k_i log(1 + w_i v_i/k_i) - ½ log|I + K diag w|,    G = ½(xx' - R)
 
 which is the usual formula with η = x + w m put in.  It is stationary in the sites: an error of theirs enters squared.
 """
@@ -17,10 +17,23 @@ from numba import njit
 from hmcgp._typing import Array
 from hmcgp.evidence._ep_parallel_core import iterate
 from hmcgp.evidence._ep_sequential_core import iterate_sequentially
-from hmcgp.evidence._ep_state_core import LOG_Z, MU, ROWS, TAU, W, X, cold_start, warm_start
+from hmcgp.evidence._ep_state_core import (
+    COPIES,
+    LOG_Z,
+    MEAN,
+    MU,
+    POWER,
+    S_DIAG,
+    TAU,
+    W,
+    X,
+    blank,
+    cold_start,
+    warm_start,
+)
+from hmcgp.evidence._powers_core import flip_slope_power
 from hmcgp.evidence._sites_core import gradient_inplace, response
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED
-from hmcgp.evidence._tilted_core import flip_slope
 
 __all__ = ["finish", "log_evidence", "solve"]
 
@@ -32,17 +45,27 @@ def log_evidence(a: Array, log_det: float) -> float:
     """Log Z at the state `a`."""
     total = -0.5 * log_det
     for i in range(a.shape[1]):
-        total += a[LOG_Z, i] - 0.5 * a[X, i] * a[MU, i] + 0.5 * math.log1p(a[W, i] / a[TAU, i])
+        k = a[COPIES, i]
+        total += k * a[LOG_Z, i] - 0.5 * a[X, i] * a[MU, i] + 0.5 * k * math.log1p(a[W, i] / k / a[TAU, i])
     return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def flip_derivative(kind: int, flip: float, y: Array, a: Array) -> float:
-    """∂ log Z/∂ε = Σ (1 - 2Φ(z_i))/Ẑ_i."""
+    """∂ log Z/∂ε = Σ k_i ∂ log Ẑ_i/∂ε, which is Σ (1 - 2Φ(z_i))/Ẑ_i where all weights are 1."""
     total = 0.0
     for i in range(y.shape[0]):
-        total += flip_slope(kind, flip, y[i], a[MU, i], 1.0 / a[TAU, i])
+        total += a[COPIES, i] * flip_slope_power(kind, flip, a[POWER, i], y[i], a[MU, i], 1.0 / a[TAU, i])
     return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def leave_copies_out(a: Array) -> None:
+    """Turn the cavities, which leave one copy of a row out, into those without all of its copies."""
+    for i in range(a.shape[1]):
+        if a[COPIES, i] != 1.0:
+            a[TAU, i] = 1.0 / a[S_DIAG, i] - a[W, i]
+            a[MU, i] = a[MEAN, i] - a[X, i] / a[TAU, i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -51,6 +74,7 @@ def finish(
 ) -> tuple[float, float]:
     """Log evidence and its derivative in the flip rate at the solution `a`; S becomes G or R (see `solve`)."""
     log_z, dflip = log_evidence(a, log_det), flip_derivative(kind, flip, y, a)
+    leave_copies_out(a)
     response(a[W], order, work, S)
     if gradient:
         gradient_inplace(a[X], S)
@@ -59,8 +83,8 @@ def finish(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve(
-    K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, sequential: bool,
-    gradient: bool,
+    K: Array, y: Array, weights: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int,
+    sequential: bool, gradient: bool,
 ) -> tuple[int, int, float, float, float, Array, Array]:  # fmt: skip
     """Solve for the sites by sweeps, from `start` if warm; where that leads nowhere, once more from the prior.
 
@@ -76,7 +100,7 @@ def solve(
         G where the gradient was asked for, else R = (K + diag(w)⁻¹)⁻¹.
     """
     n = y.shape[0]
-    a, order = np.zeros((ROWS, n)), np.empty(n, dtype=np.int64)
+    a, order = blank(weights), np.empty(n, dtype=np.int64)
     work, S = np.empty_like(K), np.empty_like(K)
     status, n_factor, residual, log_det = NOT_CONVERGED, 0, np.inf, np.inf
     for attempt in range(0 if warm else 1, 2):

@@ -10,6 +10,8 @@ the two parameters of one row.  H need not be positive definite; the steps are t
 grows when Φ does not fall.  Instead of θ = 1, (h, t) moves to the marginals of q, which can only lower Φ: the double
 loop as published; or part of the way, where cavities would become improper.  The moments of q move by Pδ, and the sites
 by δ - Cr⁻¹Pδ, if (h, t) moves by δ.
+
+Where a row counts k times, all this holds of kδ, with Cs/k and Cr/k in the place of Cs and Cr.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from hmcgp._typing import Array
 from hmcgp.evidence._ep_core import finish
 from hmcgp.evidence._ep_inner_core import CROSS, K2, V, energy, minimise
 from hmcgp.evidence._ep_parallel_core import FAR, ROUNDED_AWAY
-from hmcgp.evidence._ep_state_core import ETA, MEAN, ROWS, W, evaluate, warm_start
+from hmcgp.evidence._ep_state_core import COPIES, ETA, MEAN, W, blank, evaluate, warm_start
 from hmcgp.evidence._sites_core import covariance
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED
 from hmcgp.linalg import cholesky_inplace, cholesky_solve_inplace, inverse_from_cholesky_inplace
@@ -37,24 +39,24 @@ _STALLED = 10.0  # times the rounding expected is taken for rounding where Newto
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _outer_value(s: Array, inner: float) -> float:
+def _outer_value(s: Array, a: Array, inner: float) -> float:
     """Φ, where J has its minimum `inner`; infinite where that is."""
     total = 0.0
     for i in range(s.shape[1]):
-        total += 0.5 * s[0, i] * s[0, i] / s[1, i] - 0.5 * math.log(s[1, i])
+        total += a[COPIES, i] * (0.5 * s[0, i] * s[0, i] / s[1, i] - 0.5 * math.log(s[1, i]))
     return total - inner if inner < np.inf else np.inf
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _gaussians(s: Array, S: Array, a: Array, g: Array) -> float:
-    """Fill g with Cs (three rows) and the moments of q less those of the Gaussians s (two), f measured from m.
+    """Fill g with Cs/k (three rows) and the moments of q less those of the Gaussians s (two), f measured from m.
 
     Returns the largest difference, in units of the spread of q.
     """
     size = 0.0
     for i in range(S.shape[0]):
-        v, d = 1.0 / s[1, i], s[0, i] / s[1, i] - a[MEAN, i]
-        g[0, i], g[1, i], g[2, i] = v, 2.0 * d * v, 2.0 * v * v + 4.0 * d * d * v
+        v, d, k = 1.0 / s[1, i], s[0, i] / s[1, i] - a[MEAN, i], a[COPIES, i]
+        g[0, i], g[1, i], g[2, i] = v / k, 2.0 * d * v / k, (2.0 * v * v + 4.0 * d * d * v) / k
         g[3, i], g[4, i] = -d, S[i, i] - v - d * d
         size = max(size, abs(d) / math.sqrt(S[i, i]), abs(v / S[i, i] - 1.0))
     return size
@@ -110,8 +112,8 @@ def _outer_step(s: Array, S: Array, a: Array, c: Array, g: Array, theta: float, 
         det = c[K2, i] * c[V, i] - c[CROSS, i] * c[CROSS, i]
         site_p = p - (c[V, i] * first - c[CROSS, i] * second) / det
         site_P = P - (c[K2, i] * second - c[CROSS, i] * first) / det
-        s[0, i] += p - 2.0 * a[MEAN, i] * P
-        s[1, i] -= 2.0 * P
+        s[0, i] += (p - 2.0 * a[MEAN, i] * P) / a[COPIES, i]
+        s[1, i] -= 2.0 * P / a[COPIES, i]
         a[ETA, i] += site_p - 2.0 * a[MEAN, i] * site_P
         a[W, i] -= 2.0 * site_P
     return True
@@ -125,7 +127,7 @@ def _advance(s: Array, S: Array, a: Array, c: Array, g: Array, theta: float, H: 
     if theta >= 1.0:
         part = 1.0
         for i in range(S.shape[0]):
-            cavity, move = s[1, i] - a[W, i], 1.0 / S[i, i] - s[1, i]
+            cavity, move = s[1, i] - a[W, i] / a[COPIES, i], 1.0 / S[i, i] - s[1, i]
             if cavity + move < _ROOM * cavity:
                 part = min(part, (_ROOM - 1.0) * cavity / move)
         for i in range(S.shape[0]):
@@ -164,7 +166,7 @@ def _iterate(
     while n_factor < max_iter:
         inner, used = minimise(K, y, kind, flip, s, goal, max_iter - n_factor, work, S, a, order, c, B)
         n_factor += used
-        value = _outer_value(s, inner)
+        value = _outer_value(s, a, inner)
         if value < np.inf and (theta == 1.0 or value <= lowest + 1e-10 * max(abs(value), 1.0)):
             before = residual
             residual, rounding, good = evaluate(K, y, kind, flip, S, a, True)
@@ -190,11 +192,12 @@ def _iterate(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve(
-    K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
-) -> tuple[int, int, float, float, float, Array, Array]:
+    K: Array, y: Array, weights: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int,
+    gradient: bool,
+) -> tuple[int, int, float, float, float, Array, Array]:  # fmt: skip
     """Solve for the sites, behind a probit or a step; arguments and returns as of `hmcgp.evidence._ep_core.solve`."""
     n = y.shape[0]
-    a, order, s = np.zeros((ROWS, n)), np.empty(n, dtype=np.int64), np.empty((2, n))
+    a, order, s = blank(weights), np.empty(n, dtype=np.int64), np.empty((2, n))
     work, S = np.empty_like(K), np.empty_like(K)
     _begin(K, y, kind, flip, start, warm, work, S, a, order, s)
     status, n_factor, residual, log_det = _iterate(K, y, kind, flip, tol, max_iter, work, S, a, order, s)

@@ -15,6 +15,8 @@ and f² under q and under the tilted distributions.  With f measured from m, whe
     [diag c          2S∘S + diag V] [P] = [κ₂ + d² - diag S ]     V = κ₄ + 2κ₂² + 4dκ₃ + 4d²κ₂
 
 κ the cumulants of the tilted distributions, and d their mean less m.
+
+Where a row counts k times, cavities are (h - η/k, t - w/k), its terms of T and M count k times, and Cr is Cr/k.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
-from hmcgp.evidence._ep_state_core import DM, ETA, KEPT_ETA, KEPT_W, MEAN, R, W
+from hmcgp.evidence._ep_state_core import COPIES, DM, ETA, KEPT_ETA, KEPT_W, MEAN, POWER, R, W
+from hmcgp.evidence._powers_core import cumulants_power
 from hmcgp.evidence._sites_core import covariance
-from hmcgp.evidence._tilted_core import cumulants
 from hmcgp.linalg import cholesky_inplace, cholesky_solve_inplace, inverse_from_cholesky_inplace, symmetric_times
 
 _HALVINGS = 30
 _NOISE = 1e-12  # a decrement that rounding may make, in the end
-# rows of `c`: d, κ₂, the covariance c of f and f², the variance V of f², and how much more f² is in the tilted
-# distribution than in q
+# rows of `c`: d; κ₂, the covariance c of f and f² and the variance V of f², each divided by k; and how much more f² is
+# in the tilted distribution than in q
 D, K2, CROSS, V, EXCESS = 0, 1, 2, 3, 4
 
 
@@ -47,7 +49,7 @@ def energy(
     """
     n = y.shape[0]
     for i in range(n):
-        if not s[1, i] > a[W, i]:
+        if not s[1, i] > a[W, i] / a[COPIES, i]:
             return np.inf
     proper, log_det = covariance(K, a[W], order, work, S)
     if not proper:
@@ -55,12 +57,13 @@ def energy(
     symmetric_times(S, a[ETA], a[MEAN])
     total = -0.5 * log_det
     for i in range(n):
-        h, tau = s[0, i] - a[ETA, i], s[1, i] - a[W, i]
-        log_z, shift, k2, k3, k4 = cumulants(kind, flip, y[i], h / tau, 1.0 / tau)
-        total += log_z + 0.5 * h * h / tau - 0.5 * math.log(tau) + 0.5 * a[ETA, i] * a[MEAN, i]
+        k = a[COPIES, i]
+        h, tau = s[0, i] - a[ETA, i] / k, s[1, i] - a[W, i] / k
+        log_z, shift, k2, k3, k4 = cumulants_power(kind, flip, a[POWER, i], y[i], h / tau, 1.0 / tau)
+        total += k * (log_z + 0.5 * h * h / tau - 0.5 * math.log(tau)) + 0.5 * a[ETA, i] * a[MEAN, i]
         d = h / tau + shift - a[MEAN, i]
-        c[D, i], c[K2, i], c[CROSS, i] = d, k2, k3 + 2.0 * d * k2
-        c[V, i] = k4 + 2.0 * k2 * k2 + 4.0 * d * (k3 + d * k2)
+        c[D, i], c[K2, i], c[CROSS, i] = d, k2 / k, (k3 + 2.0 * d * k2) / k
+        c[V, i] = (k4 + 2.0 * k2 * k2 + 4.0 * d * (k3 + d * k2)) / k
         c[EXCESS, i] = k2 + d * d - S[i, i]
     return total if math.isfinite(total) else np.inf
 

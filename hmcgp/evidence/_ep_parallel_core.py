@@ -27,6 +27,7 @@ from hmcgp.evidence._anderson_core import anderson_weights
 from hmcgp.evidence._ep_state_core import (
     BEST_W,
     BEST_X,
+    COPIES,
     DM,
     DW,
     MEAN,
@@ -84,7 +85,7 @@ def _model_step(S: Array, a: Array, now: Array) -> float:
     size = 0.0
     for i in range(n):
         s = a[S_DIAG, i]
-        tau = a[TAU, i] + (a[Q, i] / s / s - a[DW, i])
+        tau = a[TAU, i] + (a[Q, i] / s / s - a[DW, i] / a[COPIES, i])
         now[i], now[n + i], now[2 * n + i] = a[X, i], a[MEAN, i], a[MODEL_TAU, i]
         now[3 * n + i] = a[R, i] - a[W, i] * a[DM, i]
         now[4 * n + i] = a[DM, i]

@@ -18,10 +18,10 @@ from numba import njit
 
 from hmcgp._typing import Array
 from hmcgp.evidence._ep_parallel_core import ROUNDED_AWAY
-from hmcgp.evidence._ep_state_core import ETA, KEPT_ETA, KEPT_W, MEAN, W, evaluate
+from hmcgp.evidence._ep_state_core import COPIES, ETA, KEPT_ETA, KEPT_W, MEAN, POWER, W, evaluate
+from hmcgp.evidence._powers_core import tilted_power
 from hmcgp.evidence._sites_core import covariance
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
-from hmcgp.evidence._tilted_core import tilted
 from hmcgp.linalg import symmetric_times
 
 
@@ -31,17 +31,17 @@ def _sweep(y: Array, kind: int, flip: float, damping: float, S: Array, a: Array)
     n = y.shape[0]
     column = np.empty(n)
     for i in range(n):
-        s = S[i, i]
-        tau = 1.0 / s - a[W, i]
+        s, k = S[i, i], a[COPIES, i]
+        tau = 1.0 / s - a[W, i] / k
         if not (s > 0.0 and tau > 0.0):
             continue
-        mu = (a[MEAN, i] / s - a[ETA, i]) / tau
-        _, slope, U = tilted(kind, flip, y[i], mu, 1.0 / tau)
+        mu = (a[MEAN, i] / s - a[ETA, i] / k) / tau
+        _, slope, U = tilted_power(kind, flip, a[POWER, i], y[i], mu, 1.0 / tau)
         d = 1.0 - U / tau
         if not (d > 0.0 and math.isfinite(slope)):
             continue
-        dw = damping * (U / d - a[W, i])
-        deta = damping * ((slope + mu * U) / d - a[ETA, i])
+        dw = damping * (k * U / d - a[W, i])
+        deta = damping * (k * (slope + mu * U) / d - a[ETA, i])
         grown = 1.0 + dw * s
         if not grown > 0.0:
             continue

@@ -7,6 +7,14 @@ The state is (x, w): q(f) = N(m, S) with m = Kx and S = (K⁻¹ + diag w)⁻¹, 
     moments   log Ẑ_i, a_i, U_i of the likelihood under it (`hmcgp.evidence._tilted_core`)
 
 the equations to solve are x = a and w = ŵ, ŵ = U/(1 - Uv).  The residual is dimensionless: |ŵ - w| S_ii, |a - x| √v.
+
+A row of weight ω >= 1 is k = ω copies of itself, as many as a fraction too (power EP; Minka 2004): a cavity leaves one
+of them out.  All copies have the same site, and X, W, ETA, A and W_HAT are k times those of one:
+
+    τ = 1/S_ii - w/k,    μ = m - v x/k,    x = k a,    w = k U/(1 - Uv).
+
+So rows and their copies have one solution.  A weight below 1 makes one copy of p^ω (`hmcgp.evidence._powers_core`):
+part of a copy, k < 1, would leave more than its site out, and what is left need not be a distribution.
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
-from hmcgp.evidence._tilted_core import tilted
+from hmcgp.evidence._powers_core import tilted_power
 from hmcgp.linalg import symmetric_times
 
 _EPS = 2.2e-16
@@ -29,7 +37,17 @@ LOG_Z, A, W_HAT, D = 7, 8, 9, 10  # moments; D = 1 - Uv
 KEPT_ETA, KEPT_W, GOAL_ETA, GOAL_W = 11, 12, 13, 14  # the last sites that were accepted, and where they want to go
 BEST_X, BEST_W = 15, 16
 R, DM, Q, MODEL_TAU, DW = 17, 18, 19, 20, 21  # work space of the inner solver
-ROWS = 22
+COPIES, POWER = 22, 23  # k, and the power of p in each
+ROWS = 24
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def blank(weights: Array) -> Array:
+    """A state of rows with these weights, and of nothing else yet."""
+    a = np.zeros((ROWS, weights.shape[0]))
+    for i in range(weights.shape[0]):
+        a[COPIES, i], a[POWER, i] = max(weights[i], 1.0), min(weights[i], 1.0)
+    return a
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -42,10 +60,12 @@ def moments(kind: int, flip: float, y: Array, a: Array, tau: Array) -> bool:
             a[W_HAT, i] = np.nan
             good = False
             continue
-        a[MU, i] = a[MEAN, i] - v * a[X, i]
-        a[LOG_Z, i], a[A, i], U = tilted(kind, flip, y[i], a[MU, i], v)
+        k = a[COPIES, i]
+        a[MU, i] = a[MEAN, i] - v * a[X, i] / k
+        a[LOG_Z, i], slope, U = tilted_power(kind, flip, a[POWER, i], y[i], a[MU, i], v)
+        a[A, i] = k * slope
         a[D, i] = 1.0 - U * v
-        a[W_HAT, i] = U / a[D, i]
+        a[W_HAT, i] = k * U / a[D, i]
         if not (a[D, i] > 0.0 and math.isfinite(a[A, i])):
             a[W_HAT, i] = np.nan
             good = False
@@ -78,7 +98,7 @@ def evaluate(
         if not from_sites:
             a[ETA, i] = a[X, i] + a[W, i] * a[MEAN, i]
         a[S_DIAG, i] = S[i, i]
-        a[TAU, i] = 1.0 / S[i, i] - a[W, i] if S[i, i] > 0.0 else -1.0
+        a[TAU, i] = 1.0 / S[i, i] - a[W, i] / a[COPIES, i] if S[i, i] > 0.0 else -1.0
         size += abs(a[X, i])
         scale = max(scale, K[i, i])
         stiff = max(stiff, abs(a[W, i]) * K[i, i])  # of the size of A, and
@@ -119,8 +139,8 @@ def plain_sweep(a: Array, damping: float) -> None:
 def cold_start(K: Array, y: Array, kind: int, flip: float, a: Array) -> None:
     """Sites as if each label were alone: its cavity is the prior."""
     for i in range(y.shape[0]):
-        _, slope, U = tilted(kind, flip, y[i], 0.0, K[i, i])
-        d = 1.0 - U * K[i, i]
+        _, slope, U = tilted_power(kind, flip, a[POWER, i], y[i], 0.0, K[i, i])
+        d = (1.0 - U * K[i, i]) / a[COPIES, i]
         a[ETA, i], a[W, i] = slope / d, U / d
         a[KEPT_ETA, i], a[KEPT_W, i], a[GOAL_ETA, i], a[GOAL_W, i] = 0.0, 0.0, a[ETA, i], a[W, i]
 

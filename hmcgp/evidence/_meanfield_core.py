@@ -11,16 +11,17 @@ from hmcgp._typing import Array
 from hmcgp.evidence._ep_core import finish, flip_derivative
 from hmcgp.evidence._ep_parallel_core import ROUNDED_AWAY
 from hmcgp.evidence._ep_state_core import (
+    COPIES,
     ETA,
     LOG_Z,
     MEAN,
     MU,
-    ROWS,
     TAU,
     W_HAT,
     D,
     W,
     X,
+    blank,
     cold_start,
     moments,
     warm_start,
@@ -75,10 +76,10 @@ def _iterate_naive(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _naive_evidence(a: Array) -> float:
-    """Log Z = Σ log Z₀ - ½ Σ x_i γ_i."""
+    """Log Z = Σ k_i log Z₀ - ½ Σ x_i γ_i."""
     log_z = 0.0
     for i in range(a.shape[1]):
-        log_z += a[LOG_Z, i] - 0.5 * a[X, i] * a[MU, i]
+        log_z += a[COPIES, i] * a[LOG_Z, i] - 0.5 * a[X, i] * a[MU, i]
     return log_z
 
 
@@ -92,11 +93,11 @@ def _respond(a: Array, S: Array) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _naive_gradient(K: Array, a: Array, G: Array) -> None:
-    """Fill G = ½(xx' - diag U), with U = (1 - D)/Λ."""
+    """Fill G = ½(xx' - diag kU), with U = (1 - D)/Λ."""
     for i in range(a.shape[1]):
         for j in range(a.shape[1]):
             G[i, j] = 0.5 * a[X, i] * a[X, j]
-        G[i, i] -= 0.5 * (1.0 - a[D, i]) / K[i, i]
+        G[i, i] -= 0.5 * a[COPIES, i] * (1.0 - a[D, i]) / K[i, i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -109,12 +110,12 @@ def _mean_from_sites(a: Array, S: Array) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve(
-    K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, naive: bool,
-    gradient: bool,
+    K: Array, y: Array, weights: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int,
+    naive: bool, gradient: bool,
 ) -> tuple[int, int, float, float, float, Array, Array]:  # fmt: skip
     """Solve the mean-field equations; arguments and returns as of `hmcgp.evidence._ep_core.solve`."""
     n = y.shape[0]
-    a, order = np.zeros((ROWS, n)), np.empty(n, dtype=np.int64)
+    a, order = blank(weights), np.empty(n, dtype=np.int64)
     work, S = np.empty_like(K), np.empty_like(K)
     status, n_factor, residual, log_det = NOT_CONVERGED, 0, np.inf, np.inf
     for attempt in range(2):

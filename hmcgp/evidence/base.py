@@ -6,7 +6,8 @@ A provider turns a prior covariance K of the latent values and the targets y int
 
 approximately or exactly, and knows nothing of inputs, hyperparameters or priors.  G is symmetric, with
 d log Z = Σ_ij G_ij dK_ij; a kernel pulls it back to its own parameters.  Where the likelihood has parameters, with
-numbers in their place, their derivatives come too.
+numbers in their place, their derivatives come too.  Where it has weights, p(y | f) = Π p(y_i | f_i)^ω_i, and log Z and
+G are those of rows repeated ω_i times.
 
 Value and gradient come from the same iterate, and every solver stops on its residual.
 """

@@ -12,6 +12,8 @@ cavity, q without site i,
     G = ∂ log Z/∂K = ½(xx' - R),   R = (K + diag(w)⁻¹)⁻¹,   ∂ log Z/∂ε = Σ (1 - 2Φ(z_i))/Ẑ_i.
 
 The gradient is exact: log Z is stationary in the sites, so that only its explicit dependence on K (and ε) counts.
+A row of weight ω counts as ω copies of itself, each with a cavity of its own; below 1, as one of p^ω
+(`hmcgp.evidence._ep_state_core`).
 A site may be negative, w_i < 0, where the likelihood is not log-concave (label noise); q is proper all the same.
 Latent predictions: mean k'x, variance k** - k'Rk.  The cavity is the leave-one-out prediction of f_i.
 """
@@ -81,12 +83,12 @@ def solve_sites(
     gradient: bool,
 ) -> tuple[Any, ...]:
     """Solve for the sites by sweeps and, where flipped labels make these cycle, by a double loop."""
-    kind, flip = likelihood.site()
+    (kind, flip), weights = likelihood.site(), likelihood.row_weights(len(y))
     warm = start is not None
     begin = start if warm else y
-    solved = core.solve(K, y, kind, flip, begin, warm, provider.tol, provider.max_iter, sequential, gradient)
+    solved = core.solve(K, y, weights, kind, flip, begin, warm, provider.tol, provider.max_iter, sequential, gradient)
     if solved[0] == NOT_CONVERGED and flip > 0.0:
-        last = double.solve(K, y, kind, flip, begin, warm, provider.tol, _DOUBLE * provider.max_iter, gradient)
+        last = double.solve(K, y, weights, kind, flip, begin, warm, provider.tol, _DOUBLE * provider.max_iter, gradient)
         solved = continued(solved, last)
     return solved
 

@@ -9,6 +9,7 @@ By a Cholesky factorisation, O(n³), the gradient is exact: nothing is approxima
 thousand rows and more there is an iterative solver, O(n²) for each of its products with K, whose log|C| is an estimate
 (`_iterative`); its gradient is that of the estimate.
 Latent predictions: mean k'α, variance k** - k'C⁻¹k; a new observation has the variance of its noise on top.
+Rows with weights are rows in other units (`_weighted`).
 Leaving out row i: mean y_i - α_i/(C⁻¹)_ii, variance 1/(C⁻¹)_ii - s_i.
 """
 
@@ -26,6 +27,7 @@ from hmcgp.errors import InvalidInput, NotPositiveDefinite
 from hmcgp.evidence import _exact_core as core
 from hmcgp.evidence import _iterative
 from hmcgp.evidence._solver import needs_factor, predict_by_factor
+from hmcgp.evidence._weighted import weighted_evidence
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Gaussian, Likelihood, NoisyNumbers, VaryingNoise
 
@@ -147,6 +149,8 @@ class Exact:
             Where the iterative solver used up its products with K.
         """
         assert isinstance(likelihood, NoisyNumbers)
+        if likelihood.weights is not None:
+            return weighted_evidence(self, K, y, likelihood, gradient=gradient)
         noise = likelihood.row_noise(len(y))
         if self.solver == "iterative":
             return self._iterate(K, y, likelihood, noise, gradient)

@@ -23,6 +23,9 @@ is the mean under the tilted distributions, r = Σ ε₀Φ(-z_i)/Ẑ_i:
 
     r/ε - (n - r)/(1 - ε) = Σ [Φ(-z_i) - Φ(z_i)]/Ẑ_i = ∂ log Z/∂ε,      from Ẑ - εΦ(-z) = (1 - ε)Φ(z).
 
+With weights, copies of a row share f and have noise of their own, of which the mean over ω copies is what g_i needs:
+c/ω_i in the place of c; n is Σ ω_i, and r follows from ∂ log Z/∂ε as above: r = εn + ε(1 - ε) ∂ log Z/∂ε.
+
 So the fixed points of EM-EP are the stationary points of EP's log Z.  With another r they are not.  Under q itself,
 r = Σ Φ(-y_i E[g_i]/sd g_i), Gaussian tails reach across zero even where no label is wrong, and ε comes out too large;
 the number of rows that the mean of q misclassifies, which the paper takes, knows no doubt.
@@ -94,7 +97,7 @@ class ExpectedLogDensity:
         A = C + 2.0 * C @ evidence.dK @ C
         r = 0.0
         if isinstance(likelihood, LabelNoise):
-            r = float(np.sum(likelihood.flipped(y, *evidence.posterior.cavity())))
+            r = _expected_flips(y, likelihood, evidence)
         zero = cls(A, r, 0.0, evidence.posterior)
         return cls(A, r, evidence.log_z - zero(K, y, likelihood).log_z, evidence.posterior)
 
@@ -109,7 +112,7 @@ class ExpectedLogDensity:
         log_det = log_determinant(P)
         inverse_from_cholesky_inplace(P)
         mirror_lower(P)
-        n, (_, flip) = len(y), likelihood.site()
+        n, (_, flip) = float(likelihood.row_weights(len(y)).sum()), likelihood.site()
         labels = xlogy(self.r, flip) + xlog1py(n - self.r, -flip)
         F = -0.5 * log_det - 0.5 * float(np.vdot(P, self.A)) + float(labels) + self.offset
         dK = 0.5 * (P @ self.A @ P - P) if gradient else None
@@ -120,5 +123,15 @@ class ExpectedLogDensity:
 
 def _with_noise(K: Array, likelihood: Likelihood) -> Array:
     C = K.copy()
-    C.flat[:: len(K) + 1] += SITE_NOISE[likelihood.site()[0]]
+    C.flat[:: len(K) + 1] += SITE_NOISE[likelihood.site()[0]] / likelihood.row_weights(len(K))
     return C
+
+
+def _expected_flips(y: Array, likelihood: LabelNoise, evidence: Evidence) -> float:
+    """r, of rows as often as they count."""
+    assert isinstance(evidence.posterior, SitePosterior)
+    if likelihood.weights is None:
+        return float(np.sum(likelihood.flipped(y, *evidence.posterior.cavity())))
+    _, flip = likelihood.site()
+    total = float(likelihood.row_weights(len(y)).sum())
+    return flip * (total + (1.0 - flip) * float(evidence.dlik[0])) if flip > 0.0 else 0.0

@@ -8,6 +8,8 @@ The cavity field of row i is Gaussian, f_i ~ N(γ_i, Λ_i) without its label, an
     TAP     1/Λ_i = 1/S_ii - w_i with S = (K⁻¹ + diag w)⁻¹, w = U/(1 - ΛU): the equations, log Z and G of expectation
             propagation, solved as x and Λ in turn
 
+A row of weight ω counts as ω copies of itself (below 1, as one of p^ω): copies share their latent value, and a cavity
+leaves one of them out, γ = Kx - Λx/ω with x = ω ∂ log Z₀/∂γ.
 The gradients are exact: both log Z are stationary in x (and Λ).  Means at new inputs are k'x, variances k** - k'Rk.
 Leaving row i out, the others respond, which the naive γ and Λ leave aside: `cavity()` takes 1/v = 1/S_ii - w_i and the
 mean (Kx)_i - v x_i, which for TAP are Λ and γ.  The sign of that mean gives a leave-one-out error for nothing.
@@ -60,10 +62,11 @@ class _MeanField:
             `n_iter` is one less than the number of factorisations; `dlik` has the derivative in the flip rate of
             `LabelNoise`.
         """
-        kind, flip = likelihood.site()
+        (kind, flip), weights = likelihood.site(), likelihood.row_weights(len(y))
         warm = start is not None
         naive = isinstance(self, NaiveMeanField)
-        solved = core.solve(K, y, kind, flip, start if warm else y, warm, self.tol, self.max_iter, naive, gradient)
+        begin = start if warm else y
+        solved = core.solve(K, y, weights, kind, flip, begin, warm, self.tol, self.max_iter, naive, gradient)
         if solved[0] == NOT_CONVERGED and not naive:  # the same equations, in another order
             solved = continued(solved, solve_sites(self, K, y, likelihood, None, False, gradient))
         return site_evidence(self, K, y, likelihood, solved, gradient)

@@ -14,10 +14,12 @@ classes at each row only, so that n x n matrices are enough:
     s_ci = ½ Σ_ab S_i[a, b] ∂³log p(y_i | f_i)/∂f_a ∂f_b ∂f_c
          = -½ π_c (S_cc - Σ_a π_a S_aa - 2((Sπ)_c - π'Sπ)) at row i,
 
-S_i being the posterior covariance of the C latents at row i.  A weight ω multiplies the log likelihood of its row, so
-that g, W and s get the factor ω, B and E hold ωπ in the place of π, and |I + WK| is divided by Π ω_i.  The gradient is
-exact by the implicit function theorem: the first two terms hold f fixed, the last two are the motion of the mode.
-Costs n³ per class and iteration, and 2n³ per class for the gradient; never a matrix of order Cn.
+S_i being the posterior covariance of the C latents at row i.  The gradient is exact by the implicit function theorem:
+the first two terms hold f fixed, the last two are the motion of the mode.  Costs n³ per class and iteration, and 2n³
+per class for the gradient; never a matrix of order Cn.
+
+A weight ω multiplies the log likelihood of its row, and so g, W and s.  Then B and E have ωπ in the place of π, and
+|I + WK| = |M|² Π_c |B_c|/Π_i ω_i.
 
 Two classes with covariances K_1 and K_2 are the logistic model of f_1 - f_2 ~ N(0, K_1 + K_2); the sum of the two
 integrates out exactly, under Laplace's approximation too.

@@ -23,7 +23,8 @@ from functools import cache
 
 import numpy as np
 from numba import njit
-from scipy.special import ndtri
+from numpy.typing import NDArray
+from scipy.special import log_softmax, logsumexp, ndtri
 from scipy.stats import qmc
 
 from hmcgp._typing import Array
@@ -57,14 +58,40 @@ def softmax_average(mean: Array, covariance: Array, points: Array | None = None)
     ndarray of shape (m, C)
         Rows sum to 1.
     """
-    n_classes = mean.shape[1]
-    points = gaussian_points(n_classes - 1) if points is None else points
+    points = gaussian_points(mean.shape[1] - 1) if points is None else points
+    out = np.zeros(mean.shape)
+    _sum(np.ascontiguousarray(mean), np.ascontiguousarray(_root(covariance)), points, out)
+    return summing_to_one(out)
+
+
+def _root(covariance: Array) -> Array:
+    """A for each row, of shape (m, C, C - 1)."""
+    n_classes = covariance.shape[1]
     centre = np.eye(n_classes) - 1.0 / n_classes
     values, vectors = np.linalg.eigh(centre @ covariance @ centre)  # ascending: the first is that of the mean, 0
-    A = vectors[:, :, :0:-1] * np.sqrt(np.maximum(values[:, None, :0:-1], 0.0))
-    out = np.zeros(mean.shape)
-    _sum(np.ascontiguousarray(mean), np.ascontiguousarray(A), points, out)
-    return summing_to_one(out)
+    return np.asarray(vectors[:, :, :0:-1] * np.sqrt(np.maximum(values[:, None, :0:-1], 0.0)))
+
+
+def log_power_average(y: NDArray[np.int_], mean: Array, covariance: Array, powers: Array) -> Array:
+    """Log E[p_y^power] of a class y for each row, at the same points.
+
+    Parameters
+    ----------
+    y : ndarray of shape (m,)
+    mean : ndarray of shape (m, C)
+    covariance : ndarray of shape (m, C, C)
+    powers : ndarray of shape (m,)
+
+    Returns
+    -------
+    ndarray of shape (m,)
+    """
+    points = gaussian_points(mean.shape[1] - 1).transpose(1, 0, 2).reshape(mean.shape[1] - 1, -1)
+    out = np.empty(len(y))
+    for i, A in enumerate(_root(covariance)):
+        log_p = log_softmax(mean[i][:, None] + A @ points, axis=0)[y[i]]
+        out[i] = logsumexp(powers[i] * log_p) - np.log(points.shape[1])
+    return out
 
 
 def summing_to_one(p: Array) -> Array:

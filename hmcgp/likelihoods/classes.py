@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-from hmcgp.likelihoods._softmax_average import softmax_average, summing_to_one
+from hmcgp.likelihoods._softmax_average import log_power_average, softmax_average, summing_to_one
 from hmcgp.likelihoods.base import Derivatives, Likelihood
 
 _TINY = np.finfo(float).tiny
@@ -104,3 +104,9 @@ class Softmax(Likelihood):
         """Log predictive probability of the class of each row (see `class_probabilities`), of shape (n,)."""
         p = self.class_probabilities(mean, variance)[np.asarray(y, dtype=int), np.arange(len(y))]
         return np.log(np.maximum(p, _TINY))
+
+    def log_weighted_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log ∫ p^ω N (see `Likelihood.log_weighted_average`), at the points of `class_probabilities`."""
+        if self.weights is None:
+            return self.log_average(y, mean, variance)
+        return log_power_average(np.asarray(y, dtype=int), mean, variance, self.row_weights(len(y)))

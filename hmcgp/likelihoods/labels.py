@@ -115,6 +115,14 @@ class LabelNoise(Likelihood):
         _, flip = self.site()
         return np.asarray(flip + (1.0 - 2.0 * flip) * ndtr(self._z(mean, variance)))
 
+    def log_weighted_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log ∫ p^ω N (see `Likelihood.log_weighted_average`), behind a step exactly: ε^ω Φ(-z) + (1 - ε)^ω Φ(z)."""
+        if self.link != "step":
+            return super().log_weighted_average(y, mean, variance)
+        weights, (_, flip), z = self.row_weights(len(y)), self.site(), self._z(y * mean, variance)
+        wrong = weights * math.log(flip) + log_ndtr(-z) if flip > 0.0 else _never(z)
+        return np.logaddexp(wrong, weights * math.log1p(-flip) + log_ndtr(z))
+
     def flipped(self, y: Array, mean: Array, variance: Array) -> Array:
         """P(the label y was flipped | y), elementwise, for a latent value that is Gaussian before y is seen.
 

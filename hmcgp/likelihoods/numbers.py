@@ -63,6 +63,16 @@ class NoisyNumbers(Likelihood):
         total = variance + self.row_noise(len(y))
         return np.asarray(-0.5 * (y - mean) ** 2 / total - 0.5 * np.log(2.0 * math.pi * total))
 
+    def log_weighted_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log ∫ p^ω N (see `Likelihood.log_weighted_average`), exactly.
+
+        From N(y; f, s)^ω = N(√ω y; √ω f, s) (2πs)^((1 - ω)/2).
+        """
+        weights, noise = self.row_weights(len(y)), self.row_noise(len(y))
+        total = weights * variance + noise
+        log_p = -0.5 * weights * (y - mean) ** 2 / total - 0.5 * np.log(2.0 * math.pi * total)
+        return np.asarray(log_p + 0.5 * (1.0 - weights) * np.log(2.0 * math.pi * noise))
+
 
 @dataclass(frozen=True)
 class Gaussian(NoisyNumbers):
