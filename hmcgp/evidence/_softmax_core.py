@@ -217,8 +217,9 @@ def _steps(
         _accelerate(a, memory, n_before)
         step, psi = _ascend(y, a, psi, scale, HALVINGS if fresh else 0)
         if step == 0.0:
-            return NOT_CONVERGED if fresh else -1, before, decrement, psi
-        if decrement <= tol or 0.5 * last < decrement <= target:
+            ended = CONVERGED if decrement <= target else NOT_CONVERGED
+            return ended if fresh else -1, before, decrement, psi
+        if decrement <= tol or 0.5 * last < decrement <= target or decrement == np.inf:
             return -1, before, decrement, psi
         if earlier < np.inf:
             rate = math.sqrt(decrement / earlier)  # convergence is linear, over two steps
