@@ -170,23 +170,6 @@ def _invert_triangle(L: Array) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def triangular_inverse_inplace(L: Array) -> None:
-    """Overwrite the lower triangle, holding L, by that of L^-1."""
-    _invert_triangle(L)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def triangular_times_inplace(L: Array, A: Array) -> None:
-    """Overwrite the square matrix A by L A, with L the lower triangle of its array."""
-    n = np.int32(A.shape[0])
-    # LAPACK sees the transpose: A' <- A' L'
-    _dtrmm(
-        _ref(_RIGHT), _ref(_UPPER), _ref(_PLAIN), _ref(_PLAIN), _ref(n), _ref(n),
-        _ref(1.0), L.ctypes, _ref(n), A.ctypes, _ref(n),
-    )  # fmt: skip
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def add_gram(scale: float, A: Array, out: Array) -> None:
     """Add scale A'A, with A square, to the lower triangle of out."""
     n = np.int32(A.shape[0])

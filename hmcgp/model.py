@@ -50,7 +50,7 @@ class Model:
         the same hyperparameters.
     kernel : Kernel, or list of Kernel, optional
         Default: `SquaredExponential(ard=True)` with its default priors.  For the softmax, one kernel is shared by the
-        functions of all classes, with equal hyperparameters; a list has one for each.
+        functions of all classes, with equal hyperparameters; a list has one for each (what `GPClassifier` defaults to).
     likelihood : str or Likelihood, default="logistic"
     evidence : str or EvidenceProvider, optional
         Default: the first that fits the likelihood of "exact" (numbers), "laplace" (logistic, probit, softmax) and

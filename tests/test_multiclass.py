@@ -292,10 +292,19 @@ def test_leaving_one_out_predicts_what_cross_validation_does(fitted, thyroid):
     slow = []
     for i in range(0, len(y), 6):
         rest = np.arange(len(y)) != i
-        without = Model(model.X[rest], codes[rest], likelihood=Softmax(3))
+        without = Model(model.X[rest], codes[rest], kernel=model.kernel, likelihood=Softmax(3))
         slow.append(np.log(predict.probabilities(without, fitted.trace_.flat, model.X[[i]])[0, int(codes[i])]))
     np.testing.assert_allclose(fitted.loo().pointwise[::6], slow, atol=0.1)
     np.testing.assert_allclose(fitted.loo().pointwise[::6].mean(), np.mean(slow), atol=0.02)
+
+
+def test_by_default_each_class_has_a_kernel_of_its_own(thyroid):
+    X, y = thyroid
+    each, shared = GPClassifier(**FAST).fit(X, y), GPClassifier(SHARED, **FAST).fit(X, y)
+    assert [name.split(".")[0] for name in each.model_.names] == [str(c) for c in each.classes_ for _ in range(6)]
+    assert shared.model_.n_dim == 6
+    two = GPClassifier(**FAST).fit(X[y != "Hypo"], y[y != "Hypo"])
+    assert two.model_.names[0] == "variance"
 
 
 def test_arviz_knows_classes_and_features(thyroid):

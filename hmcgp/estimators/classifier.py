@@ -24,7 +24,7 @@ from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.estimators._base import GaussianProcess
 from hmcgp.estimators._weights import class_weights
 from hmcgp.evidence import EvidenceProvider, SoftmaxLaplace
-from hmcgp.kernels import Kernel
+from hmcgp.kernels import Kernel, SquaredExponential
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Likelihood, Softmax
 from hmcgp.samplers import Sampler
@@ -38,8 +38,9 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     kernel : Kernel, or list of Kernel, optional
         Covariance function.  A number is a fact, a prior is a question: `SquaredExponential(length_scale=1.0)` infers
         the variance only.  Default: `SquaredExponential(ard=True)`, one length scale per input, under default priors.
-        With more than two classes, the latent functions of all classes share it and its hyperparameters; a list has one
-        for each class, in sorted order, with hyperparameters of its own.
+        With more than two classes, the latent functions of all classes share a kernel that is given, and its
+        hyperparameters; a list has one for each class, in sorted order, with hyperparameters of its own, and so has the
+        default: see Notes.
     likelihood : {"logistic", "probit", "label_noise"} or Likelihood, default="logistic"
         With more than two classes, "logistic" (or "softmax") is the softmax of as many latent functions, and there is
         no other.
@@ -96,6 +97,14 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         The kernel at the draw of highest posterior density.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+
+    Notes
+    -----
+    *A kernel for each of several classes.*  What tells one class from the rest is seldom what tells another, and
+    Williams & Barber (1998) give each hyperparameters of its own.  Log loss by cross-validation (5 folds; glass: 10),
+    "map", one default kernel for all classes and one for each: iris 0.235 and 0.189, wine 0.249 and 0.188, thyroid
+    0.207 and 0.156, glass 0.964 and 0.743 (errors 28.5 and 23.4 %; on the others they differ by one row at most).
+    C (d + 1) hyperparameters take longer: give one kernel where C and d are large.
 
     Examples
     --------
@@ -210,14 +219,18 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         )
 
     def _kernel_of_targets(self, categories: NDArray[np.bool_]) -> Kernel | None:
+        names = tuple(map(str, self.classes_))
         if not isinstance(self.kernel, list | tuple):
-            return super()._kernel_of_targets(categories)
+            kernel = super()._kernel_of_targets(categories)
+            if self.kernel is not None or len(names) == 2:
+                return kernel
+            return PerClass((kernel or SquaredExponential(ard=True),) * len(names), names)
         if len(self.kernel) != len(self.classes_):
             raise InvalidInput(
                 f"'kernel' lists {len(self.kernel)} kernels for {len(self.classes_)} classes "
                 f"({', '.join(map(str, self.classes_))}): give one for each, or one that all share."
             )
-        return PerClass(tuple(self.kernel), tuple(map(str, self.classes_)))
+        return PerClass(tuple(self.kernel), names)
 
     def _warn_about_copies(self, X: Array, targets: Array) -> None:
         n_distinct = len(np.unique(X, axis=0))

@@ -143,9 +143,10 @@ def slack(a: Array, psi: float, scale: float) -> float:
 @njit(cache=True, nogil=True, error_model="numpy")
 def attempt(a: Array, step: float) -> None:
     """Where the direction leads, as (TRY_ALPHA, TRY_F)."""
-    for i in range(a.shape[1]):
-        a[TRY_ALPHA, i] = a[ALPHA, i] + step * a[D_ALPHA, i]
-        a[TRY_F, i] = a[F, i] + step * a[D_F, i]
+    for start, direction, end in ((ALPHA, D_ALPHA, TRY_ALPHA), (F, D_F, TRY_F)):
+        x, d, out = a[start], a[direction], a[end]
+        for i in range(a.shape[1]):
+            out[i] = x[i] + step * d[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,17 +1,13 @@
-"""Compiled Newton iteration to the mode of p(f | y) of several classes, and the derivative of its Laplace evidence.
+"""Compiled Newton iteration to the mode of p(f | y) of several classes.
 
 Symbols as in `hmcgp.evidence.softmax`.  Arrays over classes and rows are flat, class after class; the rows of an
 iterate are those of `_laplace_core`, with ωπ in place of W where the factors are concerned.  A pair (α, f = Kα) is
-carried; with r = g - α, the gradient of Ψ, and q_c = √p_c B_c⁻¹ r_c/√p_c = r_c - E_c K_c r_c, p = ωπ, Newton's step is
+carried; with r = g - α, the gradient of Ψ, Newton's step is δα = (I + WK)⁻¹ r, δf = K δα = (K⁻¹ + W)⁻¹ r
+(`_softmax_algebra_core`).  The square root of r'δf, Newton's decrement, is the norm of the gradient on which the
+iteration stops.  Where Σ_c r_c = 0, as it is after every full step, r'W⁺r = Σ r²/ωπ bounds it from above.
 
-    δα_c = q_c + E_c (Σ_a E_a)⁻¹ Σ_a (r_a - q_a),     δf = K δα = (K⁻¹ + W)⁻¹ r.
-
-(r_c less E_c times K_c r_c would be a small difference of large numbers where K is large.)  The square root of r'δf,
-Newton's decrement, is the norm of the gradient on which the iteration stops.  Where Σ_c r_c = 0, as it is after every
-full step, r'W⁺r = Σ r²/p bounds it from above.
-
-Factors are the C inverses B_c⁻¹ = (I + √p_c K_c √p_c)⁻¹, n³ each, and M.  A step with factors at hand costs 6n² per
-class, so each set is used again (accelerated chord steps) for as long as that is expected to be cheaper than a new one.
+Factors cost n³ per class, a step with factors at hand 6n².  So each set is used again (chord steps, accelerated
+by Anderson's method) for as long as that is expected to be cheaper than a new one.
 """
 
 from __future__ import annotations
@@ -22,12 +18,17 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
+from hmcgp.evidence._anderson_core import anderson_weights
 from hmcgp.evidence._laplace_core import (
     ALPHA,
     D_ALPHA,
     D_F,
     EPS,
     HALVINGS,
+    LAST_D_ALPHA,
+    LAST_D_F,
+    MOVED_ALPHA,
+    MOVED_F,
     ROOT_W,
     ROUNDED_AWAY,
     ROWS,
@@ -38,7 +39,6 @@ from hmcgp.evidence._laplace_core import (
     G,
     R,
     W,
-    accelerate,
     accept,
     attempt,
     copy,
@@ -47,115 +47,59 @@ from hmcgp.evidence._laplace_core import (
     size,
     slack,
 )
+from hmcgp.evidence._softmax_algebra_core import PI, factor, gradient, solve_newton
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
-from hmcgp.linalg import (
-    add_gram,
-    cholesky_inplace,
-    cholesky_solve_inplace,
-    inverse_from_cholesky_inplace,
-    log_determinant,
-    mirror_lower,
-    symmetric_times,
-    triangular_inverse_inplace,
-    triangular_times_inplace,
-)
+from hmcgp.linalg import exp_nonpositive
 
-PI = 2  # row of the iterate: class probabilities at f
-_LEAST_ROOT = 1e-150  # of π, which underflows
-_PATIENCE = 18.0  # the price of new factors, in steps (measured: n = 190 to 1000)
+_MEMORY = 5  # chord steps that are combined with the next
+_PATIENCE = 40.0  # steps rather than new factors, whose price is 20 steps and some steps after (measured: n = 190)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _slopes(pi: Array, weights: Array, norm: Array, g: Array, w: Array) -> None:
+    """Divide π by its norms, and leave g, without the observed classes, and W's diagonal."""
+    n = norm.shape[0]
+    for c in range(0, pi.shape[0], n):
+        for i in range(n):
+            k = c + i
+            pi[k] /= norm[i]
+            g[k] = -weights[k] * pi[k]
+            w[k] = weights[k] * pi[k] * (1.0 - pi[k])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _psi(y: Array, alpha: Array, f: Array, a: Array) -> float:
     """Ψ = Σ ω log π_yi - ½ α'f, leaving π, g and W's diagonal at f in a."""
-    n = y.shape[0]
-    n_classes = f.shape[0] // n
+    n, end = y.shape[0], f.shape[0]
+    first = np.zeros(n, dtype=np.int64)  # class of the largest f
+    top, norm, x = f[:n].copy(), np.zeros(n), np.empty(end)
+    for c in range(n, end, n):
+        for i in range(n):
+            if f[c + i] > top[i]:
+                top[i], first[i] = f[c + i], c
+    for c in range(0, end, n):
+        for i in range(n):
+            x[c + i] = f[c + i] - top[i]
+    exp_nonpositive(x, a[PI], 1.0)
+    for c in range(0, end, n):
+        for i in range(n):
+            norm[i] += a[PI, c + i]
+    _slopes(a[PI], a[WEIGHT], norm, a[G], a[W])
     total = 0.0
     for i in range(n):
-        top = -np.inf
-        for k in range(i, f.shape[0], n):
-            top = max(top, f[k])
-        norm = 0.0
-        for k in range(i, f.shape[0], n):
-            a[PI, k] = math.exp(f[k] - top)
-            norm += a[PI, k]
-        for c in range(n_classes):
-            k = c * n + i
-            rest = norm - a[PI, k]
-            if a[PI, k] > 0.5 * norm:  # 1 - π by its own sum, not as a difference
-                rest = 0.0
-                for j in range(i, f.shape[0], n):
-                    rest += a[PI, j] if j != k else 0.0
-            own = c == int(y[i])
-            a[G, k] = a[WEIGHT, k] * (rest / norm if own else -a[PI, k] / norm)
-            a[W, k] = a[WEIGHT, k] * (a[PI, k] / norm * (rest / norm))
-            if own:  # log π without its own rounding: steps that gain 1e-18 are compared
-                log_p = -math.log1p(rest / a[PI, k]) if a[PI, k] > rest else f[k] - top - math.log(norm)
-                total += a[WEIGHT, k] * log_p
-        for k in range(i, f.shape[0], n):
-            a[PI, k] /= norm
+        own, k = int(y[i]) * n + i, first[i] + i
+        weight, log_p = a[WEIGHT, i], x[own] - math.log(norm[i])
+        a[G, own] += weight
+        if norm[i] < 2.0:  # π_k > ½: 1 - π_k by its own sum, not as a difference
+            rest = 0.0
+            for j in range(i, end, n):
+                rest += a[PI, j] if j != k else 0.0
+            a[W, k] = weight * a[PI, k] * rest
+            if k == own:
+                a[G, k] = weight * rest
+                log_p = math.log1p(-rest)  # log π without its own rounding: steps that gain 1e-18 are compared
+        total += weight * log_p
     return total - 0.5 * dot(alpha, f)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _factor(K: Array, a: Array, A: Array, M: Array, alike: bool) -> tuple[bool, float]:
-    """Leave B_c⁻¹ in the lower triangles of A and M in its own; returns success and ½ Σ log|B_c| + log|M| - ½ Σ log ω.
-
-    `alike` says that all classes have the same π and K: one B serves them all.
-    """
-    n_classes, n = A.shape[0], A.shape[1]
-    half = 0.0
-    for k in range(a.shape[1]):
-        a[ROOT_W, k] = max(math.sqrt(a[WEIGHT, k] * a[PI, k]), _LEAST_ROOT)
-    fill(M.reshape(-1), 0.0)
-    for c in range(n_classes):
-        B, root = A[c], a[ROOT_W, c * n : (c + 1) * n]
-        if alike and c > 0:
-            copy(A[0].reshape(-1), B.reshape(-1))
-        else:
-            prior = K[c % K.shape[0]]
-            for i in range(n):
-                for j in range(i + 1):
-                    B[i, j] = root[i] * prior[i, j] * root[j]
-                B[i, i] += 1.0
-            if not cholesky_inplace(B):
-                return False, 0.0
-            term = 0.5 * log_determinant(B)
-            half += term * n_classes if alike else term
-            inverse_from_cholesky_inplace(B)
-        for i in range(n):
-            for j in range(i + 1):
-                M[i, j] += root[i] * B[i, j] * root[j]
-    if not cholesky_inplace(M):
-        return False, 0.0
-    half += 0.5 * log_determinant(M)
-    for i in range(n):
-        half -= 0.5 * math.log(a[WEIGHT, i])
-    return math.isfinite(half), half
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solve(K: Array, A: Array, M: Array, root: Array, r: Array, dalpha: Array, df: Array) -> None:
-    """δα = (I + W K)⁻¹ r and δf = K δα, with the factors at hand."""
-    n = M.shape[0]
-    total, x, Ax = np.zeros(n), np.empty(n), np.empty(n)
-    for c in range(A.shape[0]):
-        first = c * n
-        for i in range(n):
-            x[i] = r[first + i] / root[first + i]
-        symmetric_times(A[c], x, Ax)
-        for i in range(n):
-            dalpha[first + i] = root[first + i] * Ax[i]
-            total[i] += r[first + i] - dalpha[first + i]
-    cholesky_solve_inplace(M, total)
-    for c in range(A.shape[0]):
-        first = c * n
-        for i in range(n):
-            x[i] = root[first + i] * total[i]
-        symmetric_times(A[c], x, Ax)
-        for i in range(n):
-            dalpha[first + i] += root[first + i] * Ax[i]
-        symmetric_times(K[c % K.shape[0]], dalpha[first : first + n], df[first : first + n])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -204,7 +148,7 @@ def _warm_step(K: Array, y: Array, A: Array, M: Array, a: Array) -> float:
             mean += a[PI, k] * a[F, k]
         for k in range(i, a.shape[1], n):
             a[R, k] = a[WEIGHT, k] * a[PI, k] * (a[F, k] - mean) + a[G, k]
-    _solve(K, A, M, a[ROOT_W], a[R], a[ALPHA], a[F])
+    solve_newton(K, A, M, a[ROOT_W], a[R], a[ALPHA], a[F])
     psi = _psi(y, a[ALPHA], a[F], a)
     if psi >= -size(a[WEIGHT, :n]) * math.log(a.shape[1] / n):  # Ψ(0)
         return psi
@@ -214,41 +158,75 @@ def _warm_step(K: Array, y: Array, A: Array, M: Array, a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _accelerate(a: Array, memory: Array, n_before: int) -> None:
+    """Turn a chord direction δ into δ - Σ c_k (moved + δ - δ_last)_k, c minimising |δf - Σ c_k (δf - δf_last)_k|.
+
+    Anderson's method over the last steps, of which `n_before` were made.  `memory`, of shape (3, _MEMORY, C n), holds
+    the differences of δf, and those by which α and f are corrected.
+    """
+    if n_before > 0:
+        slot = (n_before - 1) % _MEMORY
+        change, jump_alpha, jump_f = memory[0, slot], memory[1, slot], memory[2, slot]
+        for k in range(a.shape[1]):
+            change[k] = a[D_F, k] - a[LAST_D_F, k]
+            jump_alpha[k] = a[MOVED_ALPHA, k] + a[D_ALPHA, k] - a[LAST_D_ALPHA, k]
+            jump_f[k] = a[MOVED_F, k] + change[k]
+    copy(a[D_ALPHA], a[LAST_D_ALPHA])
+    copy(a[D_F], a[LAST_D_F])
+    c = anderson_weights(memory[0, : min(n_before, _MEMORY)], a[D_F])
+    for j in range(c.shape[0]):
+        for k in range(a.shape[1]):
+            a[D_ALPHA, k] -= c[j] * memory[1, j, k]
+            a[D_F, k] -= c[j] * memory[2, j, k]
+    copy(a[D_ALPHA], a[MOVED_ALPHA])
+    copy(a[D_F], a[MOVED_F])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _steps(
-    K: Array, y: Array, A: Array, M: Array, a: Array, psi: float, scale: float, tol: float, fresh: bool
-) -> tuple[int, float, float]:
+    K: Array, y: Array, A: Array, M: Array, a: Array, psi: float, scale: float, tol: float, fresh: bool, before: float
+) -> tuple[int, float, float, float]:
     """Steps with the factors at hand, `fresh` ones of this very f, until converged or new factors would pay.
+
+    A decrement that only rounding excuses is accepted where it is no longer halved: by the next step with old factors,
+    by the next set (`before`: the decrement at which the last one was made).  Where K is large, it still moves f.
 
     Returns
     -------
     status : int
         CONVERGED if the first step was not even needed; NOT_CONVERGED where fresh factors led nowhere; else -1.
-    decrement, psi : float
+    before, decrement, psi : float
     """
-    plain, last = True, np.inf
+    memory, n_before, earlier, last = np.empty((3, _MEMORY, a.shape[1])), 0, np.inf, np.inf
     while True:
         target = _tolerance(tol, scale, a)
         decrement = _gradient(a)
-        if decrement <= target:
-            return CONVERGED if fresh else -1, decrement, psi
-        _solve(K, A, M, a[ROOT_W], a[R], a[D_ALPHA], a[D_F])
+        if decrement <= tol:
+            return CONVERGED if fresh else -1, before, decrement, psi
+        solve_newton(K, A, M, a[ROOT_W], a[R], a[D_ALPHA], a[D_F])
         square = dot(a[R], a[D_F])
         decrement = math.sqrt(square) if square >= 0.0 else np.inf  # only rounding makes it negative
         if target > ROUNDED_AWAY:
-            return NOT_CONVERGED, target, psi
-        if decrement <= target and fresh:
-            return CONVERGED, decrement, psi
-        accelerate(a, plain)
+            return NOT_CONVERGED, before, target, psi
+        if fresh:
+            if decrement <= target and (decrement <= 10.0 * tol or 0.5 * before < decrement):
+                return CONVERGED, before, decrement, psi
+            before = decrement
+        if tol < target and decrement <= 10.0 * target:
+            n_before = 0  # differences of such steps are mostly rounding
+        _accelerate(a, memory, n_before)
         step, psi = _ascend(y, a, psi, scale, HALVINGS if fresh else 0)
         if step == 0.0:
-            return NOT_CONVERGED if fresh else -1, decrement, psi
-        if decrement <= target:
-            return -1, decrement, psi
-        if last < np.inf:
-            rate = decrement / last  # convergence is linear
+            ended = CONVERGED if decrement <= target else NOT_CONVERGED
+            return ended if fresh else -1, before, decrement, psi
+        if decrement <= tol or 0.5 * last < decrement <= target or decrement == np.inf:
+            return -1, before, decrement, psi
+        if earlier < np.inf:
+            rate = math.sqrt(decrement / earlier)  # convergence is linear, over two steps
             if rate >= 1.0 or math.log(target / decrement) < _PATIENCE * math.log(rate):
-                return -1, decrement, psi
-        plain, fresh, last = step < 1.0, False, decrement
+                return -1, before, decrement, psi
+        n_before = n_before + 1 if step == 1.0 else 0
+        fresh, earlier, last = False, last, decrement
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -269,85 +247,26 @@ def find_mode(
     for k in range(K.shape[0]):
         for i in range(K.shape[1]):
             scale = max(scale, K[k, i, i])
+    log_root = 0.0  # ½ Σ log ω, by which ½ log|I + WK| differs from what the factors give
+    for i in range(y.shape[0]):
+        log_root += 0.5 * math.log(a[WEIGHT, i])
     if warm:
         copy(start, a[F])
-    psi, decrement = _psi(y, a[ALPHA], a[F], a), np.inf
+    psi, before, decrement = _psi(y, a[ALPHA], a[F], a), np.inf, np.inf
     for n_factor in range(1, max_iter + 1):
         first = n_factor == 1
-        positive, half_log_det = _factor(K, a, A, M, first and not warm and K.shape[0] == 1)
+        for k in range(a.shape[1]):
+            a[R, k] = a[WEIGHT, k] * a[PI, k]
+        positive, half_log_det = factor(K, a[R], a[ROOT_W], A, M, first and not warm and K.shape[0] == 1)
         if not positive:
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi
         if warm and first:
             psi = _warm_step(K, y, A, M, a)
-        status, decrement, psi = _steps(K, y, A, M, a, psi, scale, tol, not (warm and first))
+        fresh = not (warm and first)
+        status, before, decrement, psi = _steps(K, y, A, M, a, psi, scale, tol, fresh, before)
         if status >= 0:
-            return status, n_factor, decrement, psi - half_log_det
+            return status, n_factor, decrement, psi - half_log_det + log_root
     return NOT_CONVERGED, max_iter, decrement, psi
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _couple(A: Array, M: Array, M_inverse: Array, root: Array, weights: Array, V: Array, spread: Array) -> None:
-    """Leave M⁻¹E of one class in V, and in spread p_c times what V gives to the variances of f_c - Σ_a π_a f_a.
-
-    M holds M' above its diagonal.  With Q_c = M⁻¹√p_c B_c⁻¹, p = ωπ: V_c K_c = M⁻¹ - Q_c/√p_c, whose mean over classes,
-    weighted by π, is M⁻¹ - M'/ω.  What is left of class c without it, times √p_c, is M'√p_c/ω - Q_c.
-    """
-    n = A.shape[0]
-    mirror_lower(A)
-    for i in range(n):
-        for j in range(n):
-            V[i, j] = root[i] * A[i, j]
-        spread[i] = 0.0
-    triangular_times_inplace(M_inverse, V)
-    for k in range(n):
-        for i in range(k):
-            spread[i] += V[k, i] * V[k, i]
-            V[k, i] *= root[i]
-        for i in range(k, n):
-            x = M[k, i] * root[i] / weights[i] - V[k, i]  # M'√p_c/ω - Q_c
-            spread[i] += x * x
-            V[k, i] *= root[i]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def gradient(K: Array, A: Array, M: Array, a: Array) -> Array:
-    """G = ∂ log Z/∂K at the mode, one matrix per matrix in K.  Overwrites A above its diagonals."""
-    n_classes, n = A.shape[0], A.shape[1]
-    root, pi, spread, s, u = a[ROOT_W], a[PI], a[R], a[TRY_F], a[D_F]
-    dK, M_inverse, V = np.zeros_like(K), np.empty_like(M), np.empty_like(M)
-    for i in range(n):
-        for j in range(i + 1):
-            M_inverse[i, j] = M[i, j]
-    triangular_inverse_inplace(M_inverse)
-    mirror_lower(M)
-    for c in range(n_classes):
-        part = slice(c * n, (c + 1) * n)
-        _couple(A[c], M, M_inverse, root[part], a[WEIGHT, :n], V, spread[part])
-        add_gram(0.5, V, dK[c % K.shape[0]])
-    for i in range(n):
-        # S_i is the covariance of the deviations above, and of independent parts of variance (1 - B_c⁻¹)_ii/ωπ_c
-        total, inner = 0.0, 0.0
-        for c in range(n_classes):
-            k = c * n + i
-            own = 1.0 - A[c, i, i]
-            total += spread[k] + own
-            inner += pi[k] * own
-        for c in range(n_classes):
-            k = c * n + i
-            own = 1.0 - A[c, i, i]
-            s[k] = -0.5 * (spread[k] + own - pi[k] * total - 2.0 * pi[k] * (own - inner))
-    _solve(K, A, M, root, s, u, a[TRY_ALPHA])
-    for c in range(n_classes):
-        G_c, B = dK[c % K.shape[0]], A[c]
-        g, v, d = a[G, c * n : (c + 1) * n], u[c * n : (c + 1) * n], root[c * n : (c + 1) * n]
-        for i in range(n):
-            v[i] += 0.5 * g[i]  # gg' + ug' + gu' = (u + ½g)g' + g(u + ½g)'
-        for i in range(n):
-            for j in range(i + 1):
-                G_c[i, j] += 0.5 * (v[i] * g[j] + g[i] * v[j] - d[i] * B[i, j] * d[j])
-    for k in range(K.shape[0]):
-        mirror_lower(dK[k])
-    return dK
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -39,7 +39,8 @@ from scipy.linalg import solve_triangular
 from hmcgp._typing import Array
 from hmcgp.evidence import _softmax_core as core
 from hmcgp.evidence._laplace_core import ALPHA, F
-from hmcgp.evidence._solver import check_settings, needs_factor, raise_for_status
+from hmcgp.evidence._softmax_algebra_core import PI
+from hmcgp.evidence._solver import CONVERGED, check_settings, needs_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Likelihood, Softmax
 
@@ -166,8 +167,9 @@ class SoftmaxLaplace:
         status, n_factor, residual, log_z, a, A, M, dK = core.solve(
             stack, y, weights, n_classes, start if warm else y, warm, self.tol, self.max_iter, gradient
         )
-        raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
-        f, alpha, pi = (a[row].reshape(n_classes, -1) for row in (F, ALPHA, core.PI))
+        if status != CONVERGED:
+            raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
+        f, alpha, pi = (a[row].reshape(n_classes, -1) for row in (F, ALPHA, PI))
         factors = (None, None, None) if gradient else (A, M, stack)
         posterior = SoftmaxPosterior(f, alpha, pi, weights, *factors)
         return Evidence(
