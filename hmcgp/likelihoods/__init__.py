@@ -4,6 +4,7 @@
     Probit        p(y | f) = Φ(y f)                         y = ±1
     LabelNoise    p(y | f) = ε + (1 - 2ε) Φ(y f)            y = ±1, flipped at rate ε; or a step H(y f) instead of Φ
     Softmax       p(y | f) = exp f_y/Σ_c exp f_c            y = 0, 1, …, C - 1; a latent value f_c for each class
+    MultinomialProbit  p(y | f) = P(f_y + e_y is the largest f_c + e_c), e_c ~ N(0, 1); y and f as for Softmax
     Gaussian      p(y | f) = N(y; f, noise)                 y any number; noise is a variance
     VaryingNoise  p(y | f) = N(y; f, noise(x))              y any number; log noise(x) linear in basis functions of x
 
@@ -17,16 +18,18 @@ prior is a question, inferred together with the kernel's.
 from __future__ import annotations
 
 from hmcgp.likelihoods.base import Derivatives, Likelihood
-from hmcgp.likelihoods.classes import Softmax
+from hmcgp.likelihoods.classes import Classes, MultinomialProbit, Softmax
 from hmcgp.likelihoods.labels import LabelNoise, Logistic, Probit
 from hmcgp.likelihoods.numbers import Gaussian, NoisyNumbers, VaryingNoise
 
 __all__ = [
+    "Classes",
     "Derivatives",
     "Gaussian",
     "LabelNoise",
     "Likelihood",
     "Logistic",
+    "MultinomialProbit",
     "NoisyNumbers",
     "Probit",
     "Softmax",
