@@ -1,9 +1,9 @@
-"""Compiled bookkeeping of the differences between latent values of several classes.
+"""Compiled expectation propagation for several classes: sites, log evidence and gradient in one call.
 
-Row i of class y has a site for every other class j, at h_ij = u_i + f_yi - f_ji with u_i ~ N(0, 1): sites are numbered
-i (C - 1) + p, p counting the other classes upwards.  h = u + Bf, where B has a +1 and a -1 in each of its rows, so
+Symbols as in `hmcgp.evidence.multinomial` and `hmcgp.evidence._differences_core`.  The sweeps are those of two labels
+(`hmcgp.evidence._ep_parallel_core`); with x_c = (B'x)_c and the factors of `hmcgp.evidence.softmax`,
 
-    cov(h_ij, h_kl) = [i = k] + [y_i = y_k] K_{y_i} + [j = l] K_j - [y_i = l] K_{y_i} - [j = y_k] K_j     (all at i, k)
+    G_c = ½(x_c x_c' - E_c + V_c'V_c),   E_c = √a_c B_c⁻¹ √a_c,   V_c = M⁻¹E_c.
 """
 
 from __future__ import annotations
@@ -11,71 +11,81 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from hmcgp._likelihood_core import PROBIT
 from hmcgp._typing import Array
-from hmcgp.linalg import mirror_lower
+from hmcgp.evidence._differences_core import precisions_by_class, prior_of_differences
+from hmcgp.evidence._ep_core import attempts, log_evidence
+from hmcgp.evidence._ep_state_core import ROWS, W, X
+from hmcgp.evidence._solver import CONVERGED
+from hmcgp.linalg import add_gram, mirror_lower, symmetric_times, triangular_inverse_inplace, triangular_times_inplace
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def covariance_of_differences(K: Array, y: Array, n_classes: int) -> Array:
-    """Prior covariance of h, of shape (n (C - 1), n (C - 1)), in the lower triangle over zeros.
-
-    Parameters
-    ----------
-    K : ndarray of shape (k, n, n)
-        Of all classes, or of each; only lower triangles are read.
-    y : ndarray of shape (n,)
-    n_classes : int
-    """
-    n, others, k = y.shape[0], n_classes - 1, K.shape[0]
-    out = np.zeros((n * others, n * others))
+def sums_by_class(x: Array, y: Array, n_classes: int) -> Array:
+    """B'x: each site counts for its row's own class, and against the other, of shape (C, n)."""
+    n, others = y.shape[0], n_classes - 1
+    out = np.zeros((n_classes, n))
     for i in range(n):
-        a = int(y[i])
+        own = int(y[i])
         for p in range(others):
-            j = p if p < a else p + 1
-            target = out[i * others + p]
-            for i2 in range(i + 1):
-                b = int(y[i2])
-                K_a, K_j = K[a % k, i, i2], K[j % k, i, i2]
-                for q in range(others if i2 < i else p + 1):
-                    m = q if q < b else q + 1
-                    value = 1.0 if i2 == i else 0.0
-                    if a == b:
-                        value += K_a
-                    elif a == m:
-                        value -= K_a
-                    if j == m:
-                        value += K_j
-                    elif j == b:
-                        value -= K_j
-                    target[i2 * others + q] = value
+            value = x[i * others + p]
+            out[own, i] += value
+            out[p if p < own else p + 1, i] -= value
     return out
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def pull_back(G: Array, y: Array, out: Array) -> None:
-    """Add to `out`, zeros of the shape of K above, what d log Z = Σ G dcov(h, h) gives for each K_c; G is symmetric."""
-    n, k = y.shape[0], out.shape[0]
-    others = G.shape[0] // n
-    for i in range(n):
-        a = int(y[i])
-        for p in range(others):
-            j = p if p < a else p + 1
-            source = G[i * others + p]
-            for i2 in range(i + 1):
-                b = int(y[i2])
-                to_a, to_j = 0.0, 0.0
-                for q in range(others):
-                    m = q if q < b else q + 1
-                    value = source[i2 * others + q]
-                    if a == b:
-                        to_a += value
-                    elif a == m:
-                        to_a -= value
-                    if j == m:
-                        to_j += value
-                    elif j == b:
-                        to_j -= value
-                out[a % k, i, i2] += to_a
-                out[j % k, i, i2] += to_j
-    for c in range(k):
-        mirror_lower(out[c])
+def _gradient(A: Array, M: Array, root: Array, x: Array, dK: Array) -> None:
+    """Add G_c to the matrix of class c in dK, or to the only one."""
+    n_classes, n = x.shape
+    M_inverse, V = M.copy(), np.empty((n, n))
+    triangular_inverse_inplace(M_inverse)
+    for c in range(n_classes):
+        G = dK[c % dK.shape[0]]
+        for i in range(n):
+            for j in range(n):
+                V[i, j] = root[c, i] * A[c, i, j] * root[c, j]
+            for j in range(i + 1):
+                G[i, j] += 0.5 * (x[c, i] * x[c, j] - V[i, j])
+        triangular_times_inplace(M_inverse, V)
+        add_gram(0.5, V, G)
+    for k in range(dK.shape[0]):
+        mirror_lower(dK[k])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve(
+    K: Array, y: Array, n_classes: int, start: Array, warm: bool, tol: float, max_iter: int, with_gradient: bool
+) -> tuple[int, int, float, float, Array, Array, Array, Array, Array, Array]:
+    """Sites by sweeps, from `start` if warm, and what follows from them.
+
+    Returns
+    -------
+    status, n_factor : int
+    residual, log_z : float
+    a : ndarray of shape (ROWS, n (C - 1))
+        The state of the sites.
+    f, x, precision : ndarrays of shape (C, n)
+        The posterior mean, K⁻¹f, and the a of `_differences_core`.
+    work : ndarray of shape ((C + 1) n, n)
+        B_c⁻¹, class after class, and M.
+    dK : ndarray of the shape of K
+        With the gradient; else empty.
+    """
+    n = y.shape[0]
+    n_sites = n * (n_classes - 1)
+    H, labels = prior_of_differences(K, y, n_classes), np.ones(n_sites)
+    a, order = np.zeros((ROWS, n_sites)), np.empty(n_sites, dtype=np.int64)
+    work, S = np.empty(((n_classes + 1) * n, n)), np.empty((n_sites, n_sites))
+    status, n_factor, residual, log_det = attempts(
+        H, labels, PROBIT, 0.0, start, warm, tol, max_iter, False, work, S, a, order, K, y
+    )
+    f, x = np.empty((n_classes, n)), sums_by_class(a[X], y, n_classes)
+    for c in range(n_classes):
+        symmetric_times(K[c % K.shape[0]], x[c], f[c])
+    precision = precisions_by_class(K, y, a[W]).reshape((n_classes, n))
+    dK = np.zeros_like(K) if with_gradient and status == CONVERGED else np.empty((0, 0, 0))
+    if dK.size > 0:
+        A, M = work[: n_classes * n].reshape((n_classes, n, n)), work[n_classes * n :]
+        _gradient(A, M, np.sqrt(precision), x, dK)
+    return status, n_factor, residual, log_evidence(a, log_det), a, f, x, precision, work, dK

@@ -96,18 +96,18 @@ def _psi(y: Array, alpha: Array, f: Array, a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _factor(K: Array, a: Array, A: Array, M: Array, alike: bool) -> tuple[bool, float]:
-    """Leave B_c⁻¹ in the lower triangles of A and M in its own; returns success and ½ Σ log|B_c| + log|M|.
+def factor(K: Array, pi: Array, roots: Array, A: Array, M: Array, alike: bool) -> tuple[bool, float]:
+    """Leave B_c⁻¹ in the lower triangles of A, M in its own, √π in roots; returns success and ½ Σ log|B_c| + log|M|.
 
     `alike` says that all classes have the same π and K: one B serves them all.
     """
     n_classes, n = A.shape[0], A.shape[1]
     half = 0.0
-    for k in range(a.shape[1]):
-        a[ROOT_W, k] = max(math.sqrt(a[PI, k]), _LEAST_ROOT)
+    for k in range(pi.shape[0]):
+        roots[k] = max(math.sqrt(pi[k]), _LEAST_ROOT)
     fill(M.reshape(-1), 0.0)
     for c in range(n_classes):
-        B, root = A[c], a[ROOT_W, c * n : (c + 1) * n]
+        B, root = A[c], roots[c * n : (c + 1) * n]
         if alike and c > 0:
             copy(A[0].reshape(-1), B.reshape(-1))
         else:
@@ -269,7 +269,7 @@ def find_mode(
     psi, decrement = _psi(y, a[ALPHA], a[F], a), np.inf
     for n_factor in range(1, max_iter + 1):
         first = n_factor == 1
-        positive, half_log_det = _factor(K, a, A, M, first and not warm and K.shape[0] == 1)
+        positive, half_log_det = factor(K, a[PI], a[ROOT_W], A, M, first and not warm and K.shape[0] == 1)
         if not positive:
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi
         if warm and first:

@@ -86,31 +86,6 @@ def leave_out(mean: Array, alpha: Array, variance: Array, w: Array) -> tuple[Arr
     return mean - v * alpha, v
 
 
-def leave_out_row(mean: Array, alpha: Array, S: Array, W: Array) -> tuple[Array, Array]:
-    """Mean and covariance of the C latent values of each row without its own site, which has the precision W.
-
-    Parameters
-    ----------
-    mean, alpha : ndarrays of shape (C, n)
-    S, W : ndarrays of shape (n, C, C)
-
-    Returns
-    -------
-    mean : ndarray of shape (n, C)
-    covariance : ndarray of shape (n, C, C)
-        V = (S⁻¹ - W)⁻¹, without an inverse of S.
-    """
-    V = np.linalg.solve(np.eye(S.shape[1]) - S @ W, S)  # (I - SW)⁻¹S = S(I - WS)⁻¹
-    V = 0.5 * (V + V.transpose(0, 2, 1))
-    return mean.T - np.einsum("nab,bn->na", V, alpha), V
-
-
-def symmetric(lower: Array) -> Array:
-    """Matrices, along the last two axes, of which only the lower triangle is there."""
-    L = np.tril(lower)
-    return np.asarray(L + np.swapaxes(np.tril(L, -1), -1, -2))
-
-
 def predict_by_factor(
     L: Array | None, alpha: Array, scaled: Array, K_cross: Array, k_diag: Array
 ) -> tuple[Array, Array]:

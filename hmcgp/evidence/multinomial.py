@@ -12,20 +12,19 @@ gradient is exact for the same reason as there:
 
     G_h = ½(xx' - R),   R = (H + diag(w)⁻¹)⁻¹,   G_c = ∂ log Z/∂K_c = (B'G_h B)_cc.
 
-Latent predictions: means k_c'(B'x)_c, covariance between classes δ_ab k** - k_a'(B'RB)_ab k_b.
-
 Two classes with covariances K_0, K_1 are the binary probit with (K_0 + K_1)/2, under this approximation too.  From
 three classes on, the C - 1 factors of a row are approximated one by one, which has a price even where the prior
 vanishes: log Z per row is then too low by 0.002 with three classes, by 0.007 with six and by 0.011 with ten.
 
-Leaving out row i takes all its sites away.  As a function of f_i these are Gaussian with the precision
+As a function of f_i alone, the sites of row i are Gaussian with the precision
 
     Π_i = diag a - aa'/Σa,   a_j = w_ij for j ≠ y_i and a_{y_i} = 1,
 
-whence the covariance (S_i⁻¹ - Π_i)⁻¹, S_i being that of the C latents at row i under q, and the means as everywhere.
+that of a softmax with a in the place of the probabilities.  So latent predictions are those of `SoftmaxPosterior`, and
+leaving out row i gives the latent values there the covariance (S_i⁻¹ - Π_i)⁻¹, S_i being that under q.
 
-Costs (C - 1)³ times as much as two classes do: where C - 1 times the rows exceed a few thousand, `SoftmaxLaplace`,
-which costs C times as much, is the one to take.
+A sweep costs (2C + ½(C - 1)²)n³ (`hmcgp.evidence._differences_core`), and three to seven are usual; memory is needed
+for two matrices of order n(C - 1).
 """
 
 from __future__ import annotations
@@ -34,83 +33,31 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from hmcgp._likelihood_core import PROBIT
 from hmcgp._typing import Array
-from hmcgp.evidence import _ep_core as ep
 from hmcgp.evidence import _ep_state_core as state
-from hmcgp.evidence._multinomial_core import covariance_of_differences, pull_back
-from hmcgp.evidence._solver import (
-    check_settings,
-    leave_out_row,
-    needs_factor,
-    raise_for_sites,
-    symmetric,
-)
+from hmcgp.evidence import _multinomial_core as core
+from hmcgp.evidence._solver import NOT_POSITIVE_DEFINITE, check_settings, raise_for_sites
 from hmcgp.evidence.base import Evidence
+from hmcgp.evidence.softmax import SoftmaxPosterior
 from hmcgp.likelihoods import Likelihood, MultinomialProbit
 
 
-def differences(y: Array, n_classes: int) -> csr_array:
-    """The matrix B of h = u + Bf, of shape (n (C - 1), C n), f class after class."""
-    n, own = len(y), y.astype(int)
-    row, other = np.nonzero(np.arange(n_classes) != own[:, None])
-    site = np.arange(len(row))
-    signs = np.concatenate([np.ones(len(row)), -np.ones(len(row))])
-    columns = np.concatenate([own[row] * n + row, other * n + row])
-    return csr_array((signs, (np.concatenate([site, site]), columns)), shape=(len(row), n_classes * n))
-
-
 @dataclass(frozen=True)
-class MultinomialPosterior:
-    """N(f, (K⁻¹ + Π)⁻¹) over all classes together."""
+class MultinomialPosterior(SoftmaxPosterior):
+    """N(f, (K⁻¹ + Π)⁻¹) with f the mean, over all classes together; `pi` holds a, which does not sum to 1."""
 
-    f: Array  # (C, n) mean
-    alpha: Array  # (C, n) K⁻¹ f
-    eta: Array  # (n (C - 1),) of the sites
-    w: Array  # (n (C - 1),) their precisions
-    y: Array  # (n,) the classes
-    R: Array | None  # (C, n, C, n) (K + Π⁻¹)⁻¹; None where the gradient has used its memory
-    K: Array | None  # (k, n, n), lower triangles: prior covariance, one for all classes or one for each
+    sites: Array  # (2 n (C - 1),) η and w of the sites, stacked
 
     @property
     def start(self) -> Array:
-        """The sites (η, w), stacked, of shape (2 n (C - 1),)."""
-        return np.concatenate([self.eta, self.w])
+        """The sites (η, w), stacked: likelihoods hardly change when the prior does."""
+        return self.sites
 
     def start_with(self, mean: Array, variance: Array) -> Array:
         """Where to start when rows with these latent predictions join: their sites say nothing yet."""
-        return np.pad(self.start.reshape(2, -1), ((0, 0), (0, mean.shape[0] * (mean.shape[1] - 1)))).ravel()
-
-    def site_precision(self) -> Array:
-        """Π_i of each row, of shape (n, C, C)."""
-        n_classes, n = self.f.shape
-        a = np.ones((n, n_classes))
-        a[np.arange(n_classes) != self.y[:, None]] = self.w
-        return a[:, :, None] * np.eye(n_classes) - a[:, :, None] * a[:, None, :] / a.sum(axis=1)[:, None, None]
-
-    def cavity(self) -> tuple[Array, Array]:
-        """Leave-one-out mean and covariance of the latents of every row, of shapes (n, C) and (n, C, C)."""
-        K = symmetric(needs_factor(self.K, "for cavities"))
-        _, S = self.predict(K, np.diagonal(K, axis1=1, axis2=2))
-        return leave_out_row(self.f, self.alpha, S, self.site_precision())
-
-    def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
-        """Latent means (m, C) and covariances (m, C, C) at new inputs (see `SoftmaxPosterior.predict`)."""
-        R = needs_factor(self.R, "to predict")
-        n_classes, n = self.f.shape
-        crosses = np.broadcast_to(K_cross, (n_classes, n, K_cross.shape[-1]))
-        mean = np.einsum("cnm,cn->mc", crosses, self.alpha)
-        covariance = np.zeros((mean.shape[0], n_classes, n_classes))
-        diagonal = np.arange(n_classes)
-        covariance[:, diagonal, diagonal] = np.broadcast_to(k_diag, (n_classes, mean.shape[0])).T
-        for b in range(n_classes):
-            solved = (R[:, :, b].reshape(-1, n) @ crosses[b]).reshape(n_classes, n, -1)
-            covariance[:, :, b] -= np.einsum("anm,anm->ma", crosses, solved)
-        # rounding can leave a variance of -1e-16 where it is 0
-        covariance[:, diagonal, diagonal] = np.maximum(covariance[:, diagonal, diagonal], 0.0)
-        return mean, 0.5 * (covariance + covariance.transpose(0, 2, 1))
+        n_new = mean.shape[0] * (mean.shape[1] - 1)
+        return np.pad(self.sites.reshape(2, -1), ((0, 0), (0, n_new))).ravel()
 
 
 @dataclass(frozen=True)
@@ -158,21 +105,16 @@ class MultinomialEP:
         assert isinstance(likelihood, MultinomialProbit)
         n_classes, n, warm = likelihood.count(y), len(y), start is not None
         stack = K.reshape((-1, n, n))
-        H, labels = covariance_of_differences(stack, y, n_classes), np.ones(n * (n_classes - 1))
-        status, n_factor, residual, log_z, _, a, R = ep.solve(
-            H, labels, PROBIT, 0.0, start if warm else labels, warm, self.tol, self.max_iter, False, gradient
+        if not (np.einsum("kii->ki", stack) >= 0.0).all():  # NaN fails too
+            raise_for_sites(self, NOT_POSITIVE_DEFINITE, 0, np.inf, stack[0])
+        status, n_factor, residual, log_z, a, f, x, precision, work, dK = core.solve(
+            stack, y, n_classes, start if warm else y, warm, self.tol, self.max_iter, gradient
         )
-        raise_for_sites(self, status, n_factor, residual, H)
-        B = differences(y, n_classes)
-        alpha = (B.T @ a[state.X]).reshape(n_classes, n)
-        f = np.stack([symmetric(stack[c % len(stack)]) @ alpha[c] for c in range(n_classes)])
-        dK, R_f = None, None
-        if gradient:
-            dK = np.zeros(K.shape)
-            pull_back(R, y, dK.reshape(stack.shape))
-        else:
-            R_f = (B.T @ (B.T @ R).T).reshape(n_classes, n, n_classes, n)
-        posterior = MultinomialPosterior(
-            f, alpha, a[state.X] + a[state.W] * a[state.MEAN], a[state.W], y, R_f, None if gradient else stack
+        raise_for_sites(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
+        A, M = work[: n_classes * n].reshape((n_classes, n, n)), work[n_classes * n :]
+        sites = np.concatenate([a[state.X] + a[state.W] * a[state.MEAN], a[state.W]])
+        kept = (None, None, None) if gradient else (A, M, stack)
+        posterior = MultinomialPosterior(f, x, precision, kept[0], kept[1], kept[2], sites)
+        return Evidence(
+            log_z, dK.reshape(K.shape) if gradient else None, np.empty(0), posterior, n_factor - 1, residual
         )
-        return Evidence(log_z, dK, np.empty(0), posterior, n_factor - 1, residual)

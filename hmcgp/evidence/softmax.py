@@ -36,21 +36,21 @@ from scipy.linalg import solve_triangular
 from hmcgp._typing import Array
 from hmcgp.evidence import _softmax_core as core
 from hmcgp.evidence._laplace_core import ALPHA, F
-from hmcgp.evidence._solver import check_settings, leave_out_row, needs_factor, raise_for_status, symmetric
+from hmcgp.evidence._solver import check_settings, needs_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Likelihood, Softmax
 
 
 @dataclass(frozen=True)
 class SoftmaxPosterior:
-    """N(f, (K⁻¹ + W)⁻¹) with f the mode, over all classes together."""
+    """N(f, (K⁻¹ + W)⁻¹) with f the mode, over all classes together; W = diag π - ππ'/Σπ at each row."""
 
     f: Array  # (C, n) mode
     alpha: Array  # (C, n) K⁻¹ f
-    pi: Array  # (C, n) softmax of f
+    pi: Array  # (C, n) softmax of f, which sums to 1
     B_inverse: Array | None  # (C, n, n), lower triangles; None where the gradient has used its memory
-    M: Array | None = None  # (n, n), lower triangle
-    K: Array | None = None  # (k, n, n), lower triangles: prior covariance, one for all classes or one for each
+    M: Array | None  # (n, n), lower triangle
+    K: Array | None  # (k, n, n), lower triangles: prior covariance, one for all classes or one for each
 
     @property
     def start(self) -> Array:
@@ -65,11 +65,17 @@ class SoftmaxPosterior:
         mean : ndarray of shape (n, C)
         covariance : ndarray of shape (n, C, C)
         """
-        K = symmetric(needs_factor(self.K, "for cavities"))
+        K = _symmetric(needs_factor(self.K, "for cavities"))
         _, S = self.predict(K, np.diagonal(K, axis1=1, axis2=2))
+        V = np.linalg.solve(np.eye(S.shape[1]) - S @ self.site_precision(), S)  # (I - SW)⁻¹S = S(I - WS)⁻¹
+        V = 0.5 * (V + V.transpose(0, 2, 1))
+        return self.f.T - np.einsum("nab,bn->na", V, self.alpha), V
+
+    def site_precision(self) -> Array:
+        """W of each row, of shape (n, C, C)."""
         pi = self.pi.T
-        W = pi[:, :, None] * np.eye(pi.shape[1]) - pi[:, :, None] * pi[:, None, :]
-        return leave_out_row(self.f, self.alpha, S, W)
+        outer = pi[:, :, None] * pi[:, None, :]
+        return pi[:, :, None] * np.eye(pi.shape[1]) - outer / pi.sum(axis=1)[:, None, None]
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent means and covariances at new inputs.
@@ -96,13 +102,19 @@ class SoftmaxPosterior:
         V, spread = np.empty(crosses.shape), np.empty(mean.shape)
         for c in range(n_classes):
             scaled = root[c][:, None] * crosses[c]
-            solved = symmetric(B_inverse[c]) @ scaled
+            solved = _symmetric(B_inverse[c]) @ scaled
             spread[:, c] = k_diag[c % len(k_diag)] - np.einsum("nm,nm->m", scaled, solved)
             V[c] = solve_triangular(M, root[c][:, None] * solved, lower=True, check_finite=False)
         covariance = np.einsum("anm,bnm->mab", V, V, optimize=True)
         # rounding can leave a variance of -1e-16 where it is 0
         covariance[:, range(n_classes), range(n_classes)] += np.maximum(spread, 0.0)
         return mean, covariance
+
+
+def _symmetric(lower: Array) -> Array:
+    """Matrices, along the last two axes, of which only the lower triangle is there."""
+    L = np.tril(lower)
+    return np.asarray(L + np.swapaxes(np.tril(L, -1), -1, -2))
 
 
 @dataclass(frozen=True)
