@@ -223,7 +223,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
             Columns in the order of `classes_`.  The average over the latent function of two classes is accurate to all
             digits; that of more is made by quasi-Monte Carlo.  The softmax, with 8192 points, is good to 1e-3 where the
             latent values have variances of order 10, and to a few times 1e-3 at 1000; the multinomial probit, with
-            1024, to 5e-4 and 1e-3 with up to ten classes.
+            1024, to 5e-4 and 2e-3 with up to ten classes.
         """
         return predict.probabilities(*self._new_inputs(X), n_jobs=self.n_jobs)
 

@@ -27,7 +27,7 @@ from numba import njit
 
 from hmcgp._typing import Array
 from hmcgp.evidence._softmax_core import factor
-from hmcgp.linalg import gram, mirror_lower, triangular_inverse_inplace, triangular_times_inplace
+from hmcgp.linalg import gram_inplace, mirror_lower, triangular_inverse_inplace, triangular_times_inplace
 
 _LEAST = 1e-12  # least a, or a K_c: where it is smaller the site has no say, and 1/√a would magnify rounding
 
@@ -148,7 +148,7 @@ def posterior_of_differences(K: Array, y: Array, w: Array, work: Array, S: Array
         _spreads(K[c % k], A[c], a[c], root[c], F[c])
         for i in range(n):
             total[i] += a[c, i]
-    products = gram(_coupled(A, M, root, total, y))
+    gram_inplace(_coupled(A, M, root, total, y), S)
     F_ik = np.empty(n_classes)
     for i in range(n):
         for i2 in range(i + 1):
@@ -165,6 +165,6 @@ def posterior_of_differences(K: Array, y: Array, w: Array, work: Array, S: Array
                     value = first - a[m, i] / total[i] * F_ik[m]
                     if j == m:
                         value += F_ik[j]
-                    S[s, i2 * others + q] = products[s, i2 * others + q] + value
+                    S[s, i2 * others + q] += value
     mirror_lower(S)
     return math.isfinite(half), 2.0 * half

@@ -15,9 +15,9 @@ Largest error in p, and in Σ p before rows are made to sum to 1, over 40 random
 of another scrambling, by the size of S:
 
                1               10              1000
-    C = 3    2e-6  2e-6      4e-6  4e-6      3e-5  3e-5
-    C = 6    3e-5  6e-5      9e-5  2e-4      5e-4  5e-4
-    C = 10   2e-4  3e-4      4e-4  6e-4      1e-3  1e-3
+    C = 3    6e-7  1e-6      2e-6  2e-6      2e-5  2e-5
+    C = 6    3e-5  7e-5      2e-4  4e-4      5e-4  4e-4
+    C = 10   1e-4  5e-4      5e-4  6e-4      2e-3  2e-3
 """
 
 from __future__ import annotations
