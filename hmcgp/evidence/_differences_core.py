@@ -14,8 +14,8 @@ of f_i alone the sites of row i have the precision diag a - aa'/Σa, which is th
 
     cov(h_ij, h_kl) = [i = k]/Σa + t_ij't_kl + Σ_c (b_ic - [c = j])(b_kc - [c = l]) F_c(i, k).
 
-That is n³ for each class, and ½(C - 1)² n³ for the products of the t, where a factor of the (C - 1)n rows and columns
-of this covariance would cost (C - 1)³n³.  Also |I + cov(h, h) diag w| = |M|² Π_c |B_c|, with the prior covariance.
+That is 3n³/2 for each class, and ½(C - 1)²n³ for the products of the t, where an inverse of order (C - 1)n would cost
+(C - 1)³n³.  Also |I + cov(h, h) diag w| = |M|² Π_c |B_c|, with the prior covariance.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ As a function of f_i alone, the sites of row i are Gaussian with the precision
 that of a softmax with a in the place of the probabilities.  So latent predictions are those of `SoftmaxPosterior`, and
 leaving out row i gives the latent values there the covariance (S_i⁻¹ - Π_i)⁻¹, S_i being that under q.
 
-A sweep costs (2C + ½(C - 1)²)n³ (`hmcgp.evidence._differences_core`), and three to seven are usual; memory is needed
-for two matrices of order n(C - 1).
+A sweep costs (C - 1)³n³ with up to three classes and (3C/2 + ½(C - 1)²)n³ with more (`_differences_core`), and three to
+six are usual.  Memory is needed for two matrices of order n(C - 1), with up to three classes for three.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class MultinomialEP:
     tol : float, default=1e-10
         Residual, in units of the standard deviations of q, at which the sites are found (see `EP`).
     max_iter : int, default=200
-        Factorisations (sweeps) before `NotConverged` is raised; three to seven are usual.
+        Factorisations (sweeps) before `NotConverged` is raised; three to six are usual.
     """
 
     tol: float = 1e-10
@@ -107,11 +107,10 @@ class MultinomialEP:
         stack = K.reshape((-1, n, n))
         if not (np.einsum("kii->ki", stack) >= 0.0).all():  # NaN fails too
             raise_for_sites(self, NOT_POSITIVE_DEFINITE, 0, np.inf, stack[0])
-        status, n_factor, residual, log_z, a, f, x, precision, work, dK = core.solve(
+        status, n_factor, residual, log_z, a, f, x, precision, A, M, dK = core.solve(
             stack, y, n_classes, start if warm else y, warm, self.tol, self.max_iter, gradient
         )
         raise_for_sites(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
-        A, M = work[: n_classes * n].reshape((n_classes, n, n)), work[n_classes * n :]
         sites = np.concatenate([a[state.X] + a[state.W] * a[state.MEAN], a[state.W]])
         kept = (None, None, None) if gradient else (A, M, stack)
         posterior = MultinomialPosterior(f, x, precision, kept[0], kept[1], kept[2], sites)

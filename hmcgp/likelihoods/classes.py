@@ -102,7 +102,7 @@ class Softmax(Classes):
     Parameters
     ----------
     n_classes : int, optional
-        Number of classes C, counted in y by default (see `MultinomialProbit`).
+        Number of classes C, counted in y by default (see `Classes`).
     """
 
     def log_prob(self, y: Array, f: Array) -> Array:
