@@ -65,7 +65,7 @@ def attempts(
     """Sweeps from `start` if warm; where that leads nowhere, once more from the prior.
 
     Returns status, factorisations, residual and log|I + KW|, and leaves the state in `a`, its covariance in S.
-    `K_classes` and `classes` are those of `hmcgp.evidence._differences_core`, empty where y holds two labels.
+    `K_classes` and `classes` are those of `hmcgp.evidence._differences_core`, empty where K itself is to be factorised.
     """
     status, n_factor, residual, log_det = NOT_CONVERGED, 0, np.inf, np.inf
     budget = max_iter if flip == 0.0 else min(max_iter, _PATIENCE)
