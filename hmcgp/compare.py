@@ -111,7 +111,8 @@ def compare_evidence(
     classes = next(iter(fits.values())).classes_
     if len(classes) > 2:
         raise InvalidInput(
-            f"'y' holds {len(classes)} classes, for which there is one evidence provider only, 'laplace'."
+            f"'y' holds {len(classes)} classes, for which each evidence provider has a likelihood of its own: fit "
+            "both, and compare their loo()."
         )
     labels = np.asarray(y if y_test is None else y_test)
     probability = {name: _probability(fit, X_test) for name, fit in fits.items()}

@@ -201,13 +201,19 @@ def triangular_solve_inplace(L: Array, B: Array, transposed: bool) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def gram(Y: Array) -> Array:
-    """Lower triangle of Y'Y, over zeros, for Y of shape (k, n)."""
+def gram_inplace(Y: Array, out: Array) -> None:
+    """Overwrite the lower triangle of out by that of Y'Y, for Y of shape (k, n)."""
     k, n = np.int32(Y.shape[0]), np.int32(Y.shape[1])
-    out = np.zeros((Y.shape[1], Y.shape[1]))
     _dsyrk(
         _ref(_UPPER), _ref(_PLAIN), _ref(n), _ref(k), _ref(1.0), Y.ctypes, _ref(n), _ref(0.0), out.ctypes, _ref(n)
     )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gram(Y: Array) -> Array:
+    """Lower triangle of Y'Y, over zeros, for Y of shape (k, n)."""
+    out = np.zeros((Y.shape[1], Y.shape[1]))
+    gram_inplace(Y, out)
     return out
 
 

@@ -28,7 +28,7 @@ from hmcgp.evidence.expected import ExpectedLogDensity
 from hmcgp.hyperprior import HyperPrior, Theta, with_prior
 from hmcgp.kernels import Kernel, Parameter, SquaredExponential
 from hmcgp.kernels.per_class import PerClass
-from hmcgp.likelihoods import Likelihood, Softmax
+from hmcgp.likelihoods import Classes, Likelihood
 from hmcgp.pairs import resolve
 from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation
 
@@ -45,16 +45,16 @@ class Model:
     X : array-like of shape (n, d)
         Inputs; a DataFrame's column names name the parameters.
     y : array-like of shape (n,)
-        Labels -1 and +1; for the softmax, classes 0, 1, 2, …; for a Gaussian likelihood, numbers, of which the default
-        priors expect mean 0 and variance 1.  Numbers may have k columns, of shape (n, k): independent functions with
-        the same hyperparameters.
+        Labels -1 and +1; for several classes, their codes 0, 1, 2, …; for a Gaussian likelihood, numbers, of which the
+        default priors expect mean 0 and variance 1.  Numbers may have k columns, of shape (n, k): independent functions
+        with the same hyperparameters.
     kernel : Kernel, or list of Kernel, optional
-        Default: `SquaredExponential(ard=True)` with its default priors.  For the softmax, one kernel is shared by the
-        functions of all classes, with equal hyperparameters; a list has one for each (what `GPClassifier` defaults to).
+        Default: `SquaredExponential(ard=True)` with its default priors.  For several classes, one kernel is shared by
+        the functions of all, with equal hyperparameters; a list has one for each (what `GPClassifier` defaults to).
     likelihood : str or Likelihood, default="logistic"
     evidence : str or EvidenceProvider, optional
         Default: the first that fits the likelihood of "exact" (numbers), "laplace" (logistic, probit, softmax) and
-        "ep".
+        "ep" (label noise, multinomial probit).
         "upper" gives brackets and predictions, but no density to sample or maximise: `evaluate` refuses.
     input_names : sequence of str, optional
         Names of the inputs where X is not a DataFrame; x0, x1, … by default.
@@ -119,7 +119,7 @@ class Model:
         if not isinstance(kernel, Kernel):
             raise InvalidInput(f"'kernel' must be a hmcgp kernel; got {type(kernel).__name__}. See hmcgp.kernels.")
         if isinstance(kernel, PerClass):
-            if not isinstance(self.likelihood, Softmax):
+            if not isinstance(self.likelihood, Classes):
                 raise InvalidInput(f"{type(self.likelihood).__name__} has one latent function: give one kernel.")
             if len(kernel.kernels) != self.likelihood.count(self.y):
                 raise InvalidInput(

@@ -13,11 +13,22 @@ from hmcgp.evidence import (
     Exact,
     Laplace,
     LowerBound,
+    MultinomialEP,
     NaiveMeanField,
     SoftmaxLaplace,
     UpperBound,
 )
-from hmcgp.likelihoods import Gaussian, LabelNoise, Likelihood, Logistic, Probit, Softmax, VaryingNoise
+from hmcgp.likelihoods import (
+    Classes,
+    Gaussian,
+    LabelNoise,
+    Likelihood,
+    Logistic,
+    MultinomialProbit,
+    Probit,
+    Softmax,
+    VaryingNoise,
+)
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     "logistic": Logistic,
@@ -26,6 +37,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
     "varying_noise": VaryingNoise,
     "softmax": Softmax,
+    "multinomial_probit": MultinomialProbit,
 }
 PROVIDERS: dict[str, type[Any]] = {
     "exact": Exact,
@@ -36,7 +48,9 @@ PROVIDERS: dict[str, type[Any]] = {
     "lower": LowerBound,
     "upper": UpperBound,
     "softmax": SoftmaxLaplace,
+    "multinomial_ep": MultinomialEP,
 }
+_OF_CLASSES = {"laplace": "softmax", "ep": "multinomial_ep"}  # what a method is called where there are several classes
 
 
 def _named(argument: str, value: Any, known: Mapping[str, type[Any]]) -> Any:
@@ -57,7 +71,8 @@ def resolve(
     ----------
     likelihood : str or Likelihood
     evidence : str or EvidenceProvider or None
-        None takes the first of `PROVIDERS` that fits; "laplace" is "softmax" for several classes.
+        None takes the first of `PROVIDERS` that fits; for several classes, "laplace" is "softmax" and "ep" is
+        "multinomial_ep".
 
     Raises
     ------
@@ -69,8 +84,8 @@ def resolve(
         raise InvalidInput(f"'likelihood' must be one of {sorted(LIKELIHOODS)} or a Likelihood; got {lik!r}.")
     if evidence is None:
         evidence = next((name for name, p in PROVIDERS.items() if isinstance(lik, p.supports)), "laplace")
-    if evidence == "laplace" and isinstance(lik, Softmax):
-        evidence = "softmax"
+    if isinstance(lik, Classes) and isinstance(evidence, str):
+        evidence = _OF_CLASSES.get(evidence, evidence)
     provider: Any = _named("evidence", evidence, PROVIDERS)
     if not hasattr(provider, "supports") or isinstance(provider, type):
         raise InvalidInput(f"'evidence' must be one of {sorted(PROVIDERS)} or an evidence provider; got {provider!r}.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+CLASS_SIZES = [(3, 2), (5, 5), (12, 3), (40, 6)]  # rows and classes
+
 
 def check_gradient(fun, x, *, rtol=1e-6, atol=1e-7):
     """Compare the gradient that fun returns beside its value with central differences."""
@@ -33,3 +35,13 @@ def classification_problem(n, d, seed=0, noise=1.0):
     y = np.where(X[:, 0] + 0.5 * np.sin(3.0 * X[:, -1]) + noise * rng.normal(size=n) > 0.0, 1.0, -1.0)
     y[0], y[1] = 1.0, -1.0
     return X, y, squared_exponential(X, 3.0, 1.5)
+
+
+def several_classes(n, n_classes, seed=0):
+    """Inputs, classes, and a covariance matrix for each class."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    y = np.argmax(np.column_stack([np.sin(c + X[:, 0] * (1 + c)) for c in range(n_classes)]), axis=1)
+    y[:n_classes] = np.arange(n_classes)
+    K = np.stack([squared_exponential(X, 2.0 + c, 1.5 - 0.1 * c) + 0.1 * np.eye(n) for c in range(n_classes)])
+    return X, y.astype(float), K

@@ -177,3 +177,12 @@ def softmax_laplace(K, y, n_iter=100):
     log_z = np.sum(t * f) - logsumexp(f, axis=0).sum() - 0.5 * np.sum(g * f)
     log_z -= 0.5 * np.linalg.slogdet(np.eye(C * n) + W @ prior)[1]
     return f, log_z, prior @ np.linalg.inv(np.eye(C * n) + W @ prior)
+
+
+def class_differences(y, n_classes):
+    """The matrix of f_y - f_j for every row and every other class j, of shape (n (C - 1), C, n)."""
+    sites = [(i, int(c), j) for i, c in enumerate(y) for j in range(n_classes) if j != c]
+    B = np.zeros((len(sites), n_classes, len(y)))
+    for s, (i, c, j) in enumerate(sites):
+        B[s, c, i], B[s, j, i] = 1.0, -1.0
+    return B

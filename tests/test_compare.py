@@ -118,3 +118,9 @@ def test_a_picture_needs_two_providers_and_a_comparison():
         plots.compare_evidence(compare_evidence(estimator(sampler="map"), X, Y, ["laplace"]))
     with pytest.raises(InvalidInput, match="got dict"):
         plots.compare_evidence({})
+
+
+def test_several_classes_have_a_likelihood_for_each_provider():
+    classes = np.where(np.arange(len(X)) % 3 == 0, "maybe", Y)
+    with pytest.raises(InvalidInput, match="3 classes, for which each evidence provider has a likelihood of its own"):
+        compare_evidence(estimator(sampler="map"), X, classes, ["laplace"])

@@ -8,8 +8,27 @@ from checks import check_gradient, classification_problem, random_symmetric, squ
 
 from hmcgp import evidence as providers
 from hmcgp.errors import NotConverged
-from hmcgp.evidence import EP, TAP, Exact, Laplace, LowerBound, NaiveMeanField, SoftmaxLaplace, UpperBound
-from hmcgp.likelihoods import Gaussian, LabelNoise, Logistic, OutputNoise, Probit, Softmax, VaryingNoise
+from hmcgp.evidence import (
+    EP,
+    TAP,
+    Exact,
+    Laplace,
+    LowerBound,
+    MultinomialEP,
+    NaiveMeanField,
+    SoftmaxLaplace,
+    UpperBound,
+)
+from hmcgp.likelihoods import (
+    Gaussian,
+    LabelNoise,
+    Logistic,
+    MultinomialProbit,
+    OutputNoise,
+    Probit,
+    Softmax,
+    VaryingNoise,
+)
 
 SMOOTH, STEP = LabelNoise(0.05), LabelNoise(0.1, link="step")
 PAIRS = [
@@ -185,6 +204,12 @@ def test_every_public_provider_and_supported_likelihood_is_in_the_suite():
         for v in vars(providers).values()
         if isinstance(v, type) and hasattr(v, "supports") and hasattr(v, "__dataclass_fields__")
     }
-    # need the inputs of their rows: test_noise.py, test_outputs.py; has a latent value per class: test_softmax.py
-    elsewhere = {(Exact, VaryingNoise), (Exact, OutputNoise), (SoftmaxLaplace, Softmax)}
+    # need the inputs of their rows: test_noise.py, test_outputs.py; have a latent value per class: test_softmax.py,
+    # test_multinomial.py
+    elsewhere = {
+        (Exact, VaryingNoise),
+        (Exact, OutputNoise),
+        (SoftmaxLaplace, Softmax),
+        (MultinomialEP, MultinomialProbit),
+    }
     assert {(p, lik) for p in public for lik in p.supports} == {(type(p), type(lik)) for p, lik in PAIRS} | elsewhere

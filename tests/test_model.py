@@ -206,11 +206,12 @@ def test_the_carry_changes_the_work_and_not_the_answer():
     [
         (
             {"likelihood": "logit"},
-            r"'likelihood' must be one of \['gaussian', 'label_noise', 'logistic', 'probit', 'softmax', 'varying",
+            r"'likelihood' must be one of \['gaussian', 'label_noise', 'logistic', 'multinomial_probit', 'probit', '",
         ),
         (
             {"evidence": "laplac"},
-            r"'evidence' must be one of \['ep', 'exact', 'laplace', 'lower', 'naive', 'softmax', 'tap', 'upper'\]",
+            r"'evidence' must be one of \['ep', 'exact', 'laplace', 'lower', 'multinomial_ep', 'naive', 'softmax', "
+            r"'tap', 'upper'\]",
         ),
         ({"likelihood": Failing()}, "'likelihood' must be"),
         ({"evidence": Logistic()}, "'evidence' must be"),

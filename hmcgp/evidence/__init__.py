@@ -6,6 +6,7 @@ from hmcgp.evidence.ep import EP
 from hmcgp.evidence.exact import Exact
 from hmcgp.evidence.laplace import Laplace
 from hmcgp.evidence.meanfield import TAP, NaiveMeanField
+from hmcgp.evidence.multinomial import MultinomialEP
 from hmcgp.evidence.softmax import SoftmaxLaplace
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Exact",
     "Laplace",
     "LowerBound",
+    "MultinomialEP",
     "NaiveMeanField",
     "Posterior",
     "SoftmaxLaplace",

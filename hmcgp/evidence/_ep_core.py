@@ -82,6 +82,38 @@ def finish(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def attempts(
+    K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, sequential: bool,
+    work: Array, S: Array, a: Array, order: Array, K_classes: Array, classes: Array,
+) -> tuple[int, int, float, float]:  # fmt: skip
+    """Sweeps from `start` if warm; where that leads nowhere, once more from the prior.
+
+    Returns status, factorisations, residual and log|I + KW|, and leaves the state in `a`, its covariance in S.
+    `K_classes` and `classes` are those of `hmcgp.evidence._differences_core`, empty where K itself is to be factorised.
+    """
+    status, n_factor, residual, log_det = NOT_CONVERGED, 0, np.inf, np.inf
+    budget = max_iter if flip == 0.0 else min(max_iter, _PATIENCE)
+    for attempt in range(0 if warm else 1, 2):
+        if attempt == 0:
+            if not warm_start(start, flip == 0.0, a):
+                continue
+        else:
+            cold_start(K, y, kind, flip, a)
+        if sequential:
+            status, used, residual, log_det = iterate_sequentially(
+                K, y, kind, flip, attempt == 0, tol, budget, work, S, a, order
+            )
+        else:
+            status, used, residual, log_det = iterate(
+                K, y, kind, flip, attempt == 0, tol, budget, work, S, a, order, K_classes, classes
+            )
+        n_factor += used
+        if status == CONVERGED:
+            break
+    return status, n_factor, residual, log_det
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def solve(
     K: Array, y: Array, weights: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int,
     sequential: bool, gradient: bool,
@@ -102,22 +134,10 @@ def solve(
     n = y.shape[0]
     a, order = blank(weights), np.empty(n, dtype=np.int64)
     work, S = np.empty_like(K), np.empty_like(K)
-    status, n_factor, residual, log_det = NOT_CONVERGED, 0, np.inf, np.inf
-    for attempt in range(0 if warm else 1, 2):
-        if attempt == 0:
-            if not warm_start(start, flip == 0.0, a):
-                continue
-        else:
-            cold_start(K, y, kind, flip, a)
-        budget = max_iter if flip == 0.0 else min(max_iter, _PATIENCE)
-        if sequential:
-            status, used, residual, log_det = iterate_sequentially(
-                K, y, kind, flip, attempt == 0, tol, budget, work, S, a, order
-            )
-        else:
-            status, used, residual, log_det = iterate(K, y, kind, flip, attempt == 0, tol, budget, work, S, a, order)
-        n_factor += used
-        if status == CONVERGED:
-            log_z, dflip = finish(y, kind, flip, log_det, gradient, work, S, a, order)
-            return status, n_factor, residual, log_z, dflip, a, S
-    return status, n_factor, residual, -np.inf, 0.0, a, S
+    status, n_factor, residual, log_det = attempts(
+        K, y, kind, flip, start, warm, tol, max_iter, sequential, work, S, a, order, np.empty((0, 0, 0)), y
+    )
+    if status != CONVERGED:
+        return status, n_factor, residual, -np.inf, 0.0, a, S
+    log_z, dflip = finish(y, kind, flip, log_det, gradient, work, S, a, order)
+    return status, n_factor, residual, log_z, dflip, a, S

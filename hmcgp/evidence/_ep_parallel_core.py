@@ -24,6 +24,7 @@ from numba import njit
 
 from hmcgp._typing import Array
 from hmcgp.evidence._anderson_core import anderson_weights
+from hmcgp.evidence._differences_core import posterior_of_differences
 from hmcgp.evidence._ep_state_core import (
     BEST_W,
     BEST_X,
@@ -140,16 +141,29 @@ def _correct(y: Array, kind: int, flip: float, S: Array, a: Array, residual: flo
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _posterior(
+    K: Array, w: Array, order: Array, work: Array, S: Array, K_classes: Array, classes: Array
+) -> tuple[bool, float]:
+    """Fill S, the covariance of q; returns whether it is one, and log|I + KW|."""
+    if K_classes.size > 0:
+        return posterior_of_differences(K_classes, classes, w, work, S)
+    return covariance(K, w, order, work, S)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def iterate(
     K: Array, y: Array, kind: int, flip: float, warm: bool, tol: float, max_iter: int, work: Array, S: Array, a: Array,
-    order: Array,
+    order: Array, K_classes: Array, classes: Array,
 ) -> tuple[int, int, float, float]:  # fmt: skip
-    """Sweeps from the sites in `a` until converged; returns status, factorisations, residual and log|I + KW|."""
+    """Sweeps from the sites in `a` until converged; returns status, factorisations, residual and log|I + KW|.
+
+    Where `K_classes` is not empty, sites are those of `hmcgp.evidence._differences_core`, K their prior covariance.
+    """
     corrected, plain_left, patience, damping = False, 0, 2, 0.8
     accepted, from_sites = np.inf, True
     residual, budget = np.inf, min(max_iter, _WARM) if warm else max_iter
     for n_factor in range(1, budget + 1):
-        proper, log_det = covariance(K, a[W], order, work, S)
+        proper, log_det = _posterior(K, a[W], order, work, S, K_classes, classes)
         good = False
         if proper:
             residual, rounding, good = evaluate(K, y, kind, flip, S, a, from_sites)

@@ -60,6 +60,19 @@ def raise_for_status(
         )
 
 
+def raise_for_sites(provider: Iterative, status: int, n_factor: int, residual: float, K: Array) -> None:
+    """Turn the status of a compiled solver of sites into a typed error."""
+    raise_for_status(
+        provider,
+        status,
+        n_factor,
+        residual,
+        K,
+        what="residual",
+        remedy="raise max_iter, keep the prior variance moderate, or add a White term to the kernel",
+    )
+
+
 def needs_factor(factor: Array | None, purpose: str) -> Array:
     """Return the factor of a posterior, or say why there is none."""
     if factor is None:

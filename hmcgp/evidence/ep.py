@@ -30,7 +30,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.evidence import _ep_core as core
 from hmcgp.evidence import _ep_double_core as double
 from hmcgp.evidence import _ep_state_core as state
-from hmcgp.evidence._solver import NOT_CONVERGED, Iterative, check_settings, needs_factor, raise_for_status
+from hmcgp.evidence._solver import NOT_CONVERGED, Iterative, check_settings, needs_factor, raise_for_sites
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
 
@@ -103,15 +103,7 @@ def site_evidence(
 ) -> Evidence:
     """Dress up what a compiled solver of sites returns, or raise what its status says."""
     status, n_factor, residual, log_z, dflip, a, R = solved
-    raise_for_status(
-        provider,
-        status,
-        n_factor,
-        residual,
-        K,
-        what="residual",
-        remedy="raise max_iter, keep the prior variance moderate, or add a White term to the kernel",
-    )
+    raise_for_sites(provider, status, n_factor, residual, K)
     posterior = SitePosterior(
         a[state.MEAN], a[state.X], a[state.W], a[state.MU], 1.0 / a[state.TAU], y, None if gradient else R
     )

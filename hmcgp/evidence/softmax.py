@@ -47,15 +47,14 @@ from hmcgp.likelihoods import Likelihood, Softmax
 
 @dataclass(frozen=True)
 class SoftmaxPosterior:
-    """N(f, (K⁻¹ + W)⁻¹) with f the mode, over all classes together."""
+    """N(f, (K⁻¹ + W)⁻¹) with f the mode, over all classes together; W = diag p - pp'/Σp at each row."""
 
     f: Array  # (C, n) mode
     alpha: Array  # (C, n) K⁻¹ f
-    pi: Array  # (C, n) softmax of f
-    weights: Array  # (n,)
+    p: Array  # (C, n) ωπ, the softmax of f times the weights of rows
     B_inverse: Array | None  # (C, n, n), lower triangles; None where the gradient has used its memory
-    M: Array | None = None  # (n, n), lower triangle
-    K: Array | None = None  # (k, n, n), lower triangles: prior covariance, one for all classes or one for each
+    M: Array | None  # (n, n), lower triangle
+    K: Array | None  # (k, n, n), lower triangles: prior covariance, one for all classes or one for each
 
     @property
     def start(self) -> Array:
@@ -72,12 +71,15 @@ class SoftmaxPosterior:
         """
         K = _symmetric(needs_factor(self.K, "for cavities"))
         _, S = self.predict(K, np.diagonal(K, axis1=1, axis2=2))
-        pi = self.pi.T
-        W = pi[:, :, None] * np.eye(pi.shape[1]) - pi[:, :, None] * pi[:, None, :]
-        W *= self.weights[:, None, None]
-        V = np.linalg.solve(np.eye(pi.shape[1]) - S @ W, S)  # (I - SW)⁻¹S = S(I - WS)⁻¹
+        V = np.linalg.solve(np.eye(S.shape[1]) - S @ self.site_precision(), S)  # (I - SW)⁻¹S = S(I - WS)⁻¹
         V = 0.5 * (V + V.transpose(0, 2, 1))
         return self.f.T - np.einsum("nab,bn->na", V, self.alpha), V
+
+    def site_precision(self) -> Array:
+        """W of each row, of shape (n, C, C)."""
+        p = self.p.T
+        outer = p[:, :, None] * p[:, None, :]
+        return p[:, :, None] * np.eye(p.shape[1]) - outer / p.sum(axis=1)[:, None, None]
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent means and covariances at new inputs.
@@ -97,7 +99,7 @@ class SoftmaxPosterior:
         """
         B_inverse, M = needs_factor(self.B_inverse, "to predict"), needs_factor(self.M, "to predict")
         n_classes, n = self.f.shape
-        root = np.sqrt(self.weights * self.pi)
+        root = np.sqrt(self.p)
         k_diag = np.atleast_2d(k_diag)
         crosses = np.broadcast_to(K_cross, (n_classes, n, K_cross.shape[-1]))
         mean = np.einsum("cnm,cn->mc", crosses, self.alpha)
@@ -171,7 +173,7 @@ class SoftmaxLaplace:
             raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
         f, alpha, pi = (a[row].reshape(n_classes, -1) for row in (F, ALPHA, PI))
         factors = (None, None, None) if gradient else (A, M, stack)
-        posterior = SoftmaxPosterior(f, alpha, pi, weights, *factors)
+        posterior = SoftmaxPosterior(f, alpha, weights * pi, *factors)
         return Evidence(
             log_z, dK.reshape(K.shape) if gradient else None, np.empty(0), posterior, n_factor - 1, residual
         )
