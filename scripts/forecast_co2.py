@@ -12,7 +12,7 @@ correlated over months; here it is white.
 Which priors to take is decided without the last eight years: both learn from the months before 1982 and foretell 1982
 to 1990, and the set of greater log predictive density there, by HMC, is the one that is reported for 1990 to 1998.
 (When this script was first written the default priors were taken after the others had failed on the last eight years;
-this choice repairs that.)  The other set is shown beside it.
+that choice used what it reported.)  The other set is shown beside it.
 """
 
 from __future__ import annotations
