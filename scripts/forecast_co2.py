@@ -12,7 +12,11 @@ correlated over months; here it is white.
 Which priors to take is decided without the last eight years: both learn from the months before 1982 and foretell 1982
 to 1990, and the set of greater log predictive density there, by HMC, is the one that is reported for 1990 to 1998.
 (When this script was first written the default priors were taken after the others had failed on the last eight years;
-this choice repairs that.)  The other set is shown beside it.
+that choice used what it reported.)  The other set is shown beside it.
+
+What comes out (2 chains of 150 + 120 draws, seed 0): the expert priors are chosen, with a log density of -0.95 against
+-1.48 on 1982 to 1990, and then fail on 1990 to 1998, where 38 % of the months lie within their 90 % band, against 89 %
+for the default ones.  Eight years are one sample of a slow trend: how one window went says little about the next.
 """
 
 from __future__ import annotations
