@@ -28,6 +28,14 @@ def test_thyroid_by_map_and_its_kept_folds(thyroid, tmp_path):
     assert again.seconds == score.seconds
 
 
+@pytest.mark.parametrize("label", ["EP-MAP", "EP-shared kernel", "EP-rest"])
+def test_thyroid_by_expectation_propagation(thyroid, label):
+    X, y = (table[::2] for table in thyroid)
+    score = cross_validate(methods(X.shape[1], 3, 0, 10)[label], X, y, repeats=1, folds=3)
+    assert score.error <= 0.1
+    assert score.log_loss <= 0.15  # 0.19 by Laplace's approximation, of all rows
+
+
 class Known(BaseEstimator):
     """A candidate whose leave-one-out result is known beforehand."""
 
