@@ -104,17 +104,18 @@ def compare_evidence(
     X, y, w, _ = rows_that_count(X, y, sample_weight, {})
     # the optima first: they are quick, refuse what does not fit, and compile what is timed below
     optima = {name: clone(gp).set_params(evidence=p, sampler="map").fit(X, y, w) for name, p in chosen.items()}
-    if gp.sampler == "map":
-        fits = optima
-    else:
-        fits = {name: clone(gp).set_params(evidence=p).fit(X, y, w) for name, p in chosen.items()}
-    classes = next(iter(fits.values())).classes_
+    first = next(iter(optima.values()))
+    classes = first.classes_
     if len(classes) > 2:
         raise InvalidInput(
             f"'y' holds {len(classes)} classes, for which each evidence provider has a likelihood of its own: fit "
             "both, and compare their loo()."
         )
-    labels = np.asarray(y if y_test is None else y_test)
+    if gp.sampler == "map":
+        fits = optima
+    else:
+        fits = {name: clone(gp).set_params(evidence=p).fit(X, y, w) for name, p in chosen.items()}
+    labels = np.asarray(first._observed() if y_test is None else y_test)  # rows of weight 0 are not there
     probability = {name: _probability(fit, X_test) for name, fit in fits.items()}
     rows = {name: _row(fit, optima[name], labels, probability[name]) for name, fit in fits.items()}
     table = pd.DataFrame.from_dict(rows, orient="index")

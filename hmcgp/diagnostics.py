@@ -74,7 +74,7 @@ def summary(trace: Trace, parameters: str | Iterable[str] | None = None) -> pd.D
     InvalidInput
         If a name in `parameters` is not in the trace.
     """
-    columns = _select(trace.names, parameters)
+    columns = sorted(select(trace.names, parameters))
     rows = [_describe(trace.draws[:, :, j]) for j in columns]
     return pd.DataFrame(rows, index=[trace.names[j] for j in columns], columns=COLUMNS)
 
@@ -150,15 +150,23 @@ def _one_text(messages: Sequence[str]) -> str:
     return messages[0] if len(messages) == 1 else "\n".join(f"({i}) {m}" for i, m in enumerate(messages, 1))
 
 
-def _select(names: Sequence[str], wanted: str | Iterable[str] | None) -> list[int]:
-    """Columns whose flattened name, or the name before its bracket, is wanted."""
+def select(names: Sequence[str], wanted: str | Iterable[str] | None, argument: str = "parameters") -> list[int]:
+    """Columns that are wanted, in the order of the wishes; all where there are none.
+
+    Of "a.length_scale[FL]" the name is wanted, or that before its bracket, "a.length_scale", or its end,
+    "length_scale", which every class and every part of a sum has.
+    """
     if wanted is None:
         return list(range(len(names)))
     chosen = [wanted] if isinstance(wanted, str) else list(wanted)
-    unknown = [w for w in chosen if not any(w in (name, name.split("[")[0]) for name in names)]
-    if unknown:
-        raise InvalidInput(f"'parameters' must name hyperparameters of this trace; got {unknown}. Known: {names}.")
-    return [j for j, name in enumerate(names) if {name, name.split("[")[0]} & set(chosen)]
+    whole = [name.rpartition("[")[0] if name.endswith("]") else name for name in names]
+    matches = [
+        [j for j, name in enumerate(names) if want in (name, whole[j], whole[j].rpartition(".")[2])] for want in chosen
+    ]
+    unknown = [want for want, found in zip(chosen, matches, strict=True) if not found]
+    if unknown or not chosen:
+        raise InvalidInput(f"{argument!r} must name hyperparameters of the trace; got {unknown}. There are {names}.")
+    return list(dict.fromkeys(j for found in matches for j in found))
 
 
 def _describe(x: Array) -> list[float]:

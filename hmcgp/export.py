@@ -195,12 +195,17 @@ def _draws_dataset(draws: Array, parameters: Sequence[Parameter], dims: Mapping[
                 values = values[:, :, None]
             variables[name] = ((*SAMPLE_DIMS, "class", *axes), values)
         elif p.labels is None and p.size == 1:
-            variables[p.name] = (SAMPLE_DIMS, block[:, :, 0])
+            variables[_without_slashes(p.name)] = (SAMPLE_DIMS, block[:, :, 0])
         else:
-            dim = f"{p.name}_dim_0" if p.labels is None else dims[p.labels]
+            dim = f"{_without_slashes(p.name)}_dim_0" if p.labels is None else dims[p.labels]
             coords[dim] = np.arange(p.size) if p.labels is None else np.asarray(p.labels, dtype=str)
-            variables[p.name] = ((*SAMPLE_DIMS, dim), block)
+            variables[_without_slashes(p.name)] = ((*SAMPLE_DIMS, dim), block)
     return xr.Dataset(variables, coords=coords)
+
+
+def _without_slashes(name: str) -> str:
+    """A name that netCDF allows: a class may be called "a/b"."""
+    return name.replace("/", "_")
 
 
 def _without_class(p: Parameter) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_array
@@ -133,7 +133,7 @@ class Model:
         self.__dict__.update(state)
         self.X, self.y = np.require(self.X, requirements="W"), np.require(self.y, requirements="W")
 
-    def with_evidence(self, evidence: str | EvidenceProvider) -> Model:
+    def with_evidence(self, evidence: str | EvidenceProvider) -> Self:
         """The same data, kernel, likelihood and priors, with the latent function integrated out in another way.
 
         Parameters

@@ -14,20 +14,21 @@ and elsewhere the solution is found anew, warm from the old one.
 from __future__ import annotations
 
 import math
+from typing import Self
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from hmcgp._typing import Array
 from hmcgp.errors import NotPositiveDefinite
-from hmcgp.evidence import Evidence
+from hmcgp.evidence import Evidence, EvidenceProvider
 from hmcgp.evidence.exact import ExactPosterior
 from hmcgp.hyperprior import Theta
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model import Model
 
-KEPT_BYTES = 2**30  # of factors, n² numbers for each draw; beyond, they are computed whenever they are needed
+KEPT_BYTES = 2**30  # of posteriors, mostly factors; beyond, they are computed whenever they are needed
 
 
 class GrowingModel(Model):
@@ -51,6 +52,12 @@ class GrowingModel(Model):
         kept = self._kept.get(vector.tobytes())
         return (self.bound_kernel(vector), kept) if kept is not None else super().posterior(vector, start)
 
+    def with_evidence(self, evidence: str | EvidenceProvider) -> Self:
+        """As of `Model`, without the posteriors that the evidence so far has left."""
+        other = super().with_evidence(evidence)
+        other._kept = {}
+        return other
+
     def grown(self, X: Array, y: Array, likelihood: Likelihood | None = None) -> tuple[GrowingModel, Array]:
         """The model with more rows, and the log weight that they give each draw.
 
@@ -70,7 +77,6 @@ class GrowingModel(Model):
             log p(y_new | y, θ_s).
         """
         larger = GrowingModel(self.with_rows(X, y, likelihood), self.draws)
-        keep = 8 * len(larger.y) ** 2 * len(self.draws) <= KEPT_BYTES
         log_weight = np.empty(len(self.draws))
         start = None
         for s, theta in enumerate(self.draws):
@@ -78,21 +84,27 @@ class GrowingModel(Model):
             start = old.posterior.start
             new = larger._extended(kernel, theta, old, X, y)
             log_weight[s] = new.log_z - old.log_z
-            if keep:
+            if _bytes(new.posterior) * len(self.draws) <= KEPT_BYTES:
                 larger._kept[theta.tobytes()] = new
         return larger, log_weight
 
     def _extended(self, kernel: Kernel, theta: Array, old: Evidence, X: Array, y: Array) -> Evidence:
         """The evidence of all rows at theta, given that of all but the last."""
         n = len(self.y) - len(y)
-        K_cross, K_new = kernel(self.X[:n], X), kernel(X)
-        likelihood = self.bound_likelihood(theta)
+        K_cross, likelihood, start = kernel(self.X[:n], X), self.bound_likelihood(theta), None
         unweighted = likelihood.weights is None
         if unweighted and isinstance(old.posterior, ExactPosterior) and isinstance(likelihood, NoisyNumbers):
-            return _extended_exactly(old, old.posterior, K_cross, K_new, y, likelihood.row_noise(len(self.y))[n:])
-        mean, variance = old.posterior.predict(K_cross, np.diag(K_new))
-        start = old.posterior.start_with(mean, variance) if hasattr(old.posterior, "start_with") else None
+            return _extended_exactly(old, old.posterior, K_cross, kernel(X), y, likelihood.row_noise(len(self.y))[n:])
+        if hasattr(old.posterior, "start_with"):
+            start = old.posterior.start_with(*old.posterior.predict(K_cross, kernel.diag(X)))
         return self.evidence(kernel(self.X), self.y, likelihood, start, gradient=False)
+
+
+def _bytes(posterior: object) -> int:
+    """Memory that the arrays of a posterior take, those of one inside it included."""
+    parts = vars(posterior).values()
+    own = sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
+    return own + sum(_bytes(part) for part in parts if hasattr(part, "predict"))
 
 
 def _extended_exactly(

@@ -224,14 +224,18 @@ def _polish(target: Target, optimum: _Optimum) -> _Optimum:
     H = hessian(target, state)
     if not (np.isfinite(H).all() and np.linalg.eigvalsh(H).max() < 0.0):
         return optimum._replace(evaluations=evaluations)
+    polished = optimum
     for _ in range(_NEWTON_STEPS):
         state = init(target, state.position - np.linalg.solve(H, state.grad), state.carry)
         evaluations += 1
         if not state.logdensity > optimum.state.logdensity - _ROUNDING:
             break
-        if np.max(np.abs(state.grad)) <= 0.1 * GRADIENT_TOLERANCE:
-            return _Optimum(state, evaluations)
-    return optimum._replace(evaluations=evaluations)
+        slope = np.max(np.abs(state.grad))
+        if slope <= GRADIENT_TOLERANCE:
+            polished = _Optimum(state, evaluations)
+        if slope <= 0.1 * GRADIENT_TOLERANCE:
+            break
+    return polished._replace(evaluations=evaluations)
 
 
 def _climb_by_em(

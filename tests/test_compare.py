@@ -124,3 +124,17 @@ def test_several_classes_have_a_likelihood_for_each_provider():
     classes = np.where(np.arange(len(X)) % 3 == 0, "maybe", Y)
     with pytest.raises(InvalidInput, match="3 classes, for which each evidence provider has a likelihood of its own"):
         compare_evidence(estimator(sampler="map"), X, classes, ["laplace"])
+
+
+def test_rows_of_a_class_without_weight_are_not_compared():
+    three = np.array(["no", "yes", "neither"])[np.arange(len(X)) % 3]
+    gp = estimator(sampler="map", class_weight={"no": 1.0, "yes": 2.0, "neither": 0.0})
+    found = compare_evidence(gp, X, three, ["laplace"])
+    assert set(found.y) == {"no", "yes"}
+    assert len(found.probability) == np.sum(three != "neither")
+
+
+def test_several_classes_are_refused_before_sampling(monkeypatch):
+    monkeypatch.setattr("hmcgp.estimators._base.sample", None)
+    with pytest.raises(InvalidInput, match="3 classes, for which each evidence provider"):
+        compare_evidence(estimator(), X, np.arange(len(X)) % 3, ["laplace"])

@@ -197,3 +197,18 @@ def test_estimator_jumps():
     assert gp.trace_.stats["jumped"].mean() > 0.2
     assert np.isfinite(gp.predict(X)).all()
     assert "jumped" in gp.to_arviz()["sample_stats"]
+
+
+def test_estimator_without_a_seed_goes_on(tmp_path):
+    X, y = datasets.load_motorcycle(return_X_y=True)
+    settings = {"sampler": "jumps", "tune": 10, "chains": 1, "progressbar": False, "checkpoint": tmp_path / "run.nc"}
+    for draws in (10, 15):
+        with pytest.warns(UserWarning, match="effective|R-hat|chain|jumps"):
+            gp = GPRegressor(draws=draws, **settings).fit(X[::6], y[::6])
+    assert gp.trace_.draws.shape[1] == 15
+
+
+def test_estimator_looks_at_its_settings_before_the_search(monkeypatch):
+    monkeypatch.setattr("hmcgp.estimators._base.find_modes", None)
+    with pytest.raises(InvalidInput, match="draws"):
+        GPRegressor(sampler="jumps", draws=0).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])

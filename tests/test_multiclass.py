@@ -10,10 +10,10 @@ from scipy.special import log_softmax, softmax
 from sklearn.datasets import load_iris
 from sklearn.metrics import confusion_matrix
 
-from hmcgp import GPClassifier, GPRegressor, Model, datasets, find_map, plots, predict
+from hmcgp import GPClassifier, GPRegressor, Model, datasets, diagnostics, find_map, plots, predict
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import Laplace, SoftmaxLaplace
-from hmcgp.kernels import SquaredExponential, White
+from hmcgp.kernels import Linear, SquaredExponential, White
 from hmcgp.likelihoods import Logistic, Softmax
 from hmcgp.likelihoods._softmax_average import N_POINTS, gaussian_points, softmax_average, summing_to_one
 from hmcgp.quadrature import logistic_average
@@ -412,3 +412,23 @@ def test_a_class_that_is_missing_from_a_fold_has_no_column(table):
     gp = GPClassifier(**FAST).fit(X[y < 2], y[y < 2])
     assert gp.classes_.tolist() == [0.0, 1.0]
     assert gp.predict_proba(X).shape == (40, 2)
+
+
+def test_names_of_classes_that_no_file_allows(tmp_path):
+    X, y = problem_of_names(["a/b", "c[d]", "e.f"])
+    gp = GPClassifier([SquaredExponential(), SquaredExponential(ard=True), Linear()], **FAST).fit(X, y)
+    gp.to_arviz().to_netcdf(tmp_path / "fit.nc")
+    assert len(diagnostics.summary(gp.trace_, "length_scale")) == 3
+    assert list(diagnostics.summary(gp.trace_, "a/b.variance").index) == ["a/b.variance"]
+    assert plots.trace(gp, var_names="c[d].length_scale").shape == (2, 2)
+
+
+def test_a_class_that_was_not_seen_shares_the_default_kernel():
+    X, y = problem_of_names(["a", "b", "c"])
+    gp = GPClassifier(likelihood=Softmax(n_classes=4), **FAST).fit(X, y)
+    assert list(gp.trace_.names) == ["variance", "length_scale[x0]", "length_scale[x1]"]
+
+
+def problem_of_names(names):
+    X = np.random.default_rng(5).normal(size=(24, 2))
+    return X, np.array(names)[np.argmax(np.column_stack([X, -X.sum(axis=1)]), axis=1)]

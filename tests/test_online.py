@@ -123,3 +123,32 @@ def test_bad_rows_are_refused_and_change_nothing(gp, X_more, y_more, message):
     with pytest.raises(ValueError, match=message):
         gp.append(X_more, y_more)
     assert gp.model_ is model
+
+
+@pytest.mark.parametrize(("likelihood", "evidence"), [("logistic", "laplace"), ("probit", "ep")])
+@pytest.mark.parametrize("kernel", [None, SquaredExponential()], ids=["each", "shared"])
+def test_rows_of_several_classes_are_appended(kernel, likelihood, evidence):
+    classes = np.array(["a", "b", "c"])[np.argmax(np.column_stack([X[:, 0], X[:, 1], -X.sum(axis=1)]), axis=1)]
+    gp = GPClassifier(kernel, likelihood=likelihood, evidence=evidence, sampler="map", progressbar=False, n_jobs=1)
+    gp.fit(X[:40], classes[:40]).append(X[40:], classes[40:])
+    theta = gp._kept_draws()[0]
+    kept = gp.model_.posterior(theta)[1]
+    fresh = Model(gp.model_.X, gp.model_.y, kernel=gp.model_.kernel, likelihood=gp.model_.likelihood)
+    assert len(gp.model_._kept) == 1
+    assert kept.log_z == pytest.approx(fresh.posterior(theta)[1].log_z, abs=1e-8)
+    assert gp.predict_proba(X_NEW).shape == (12, 3)
+
+
+def test_another_evidence_does_not_answer_from_what_was_kept():
+    gp = GPClassifier(sampler="map", progressbar=False, n_jobs=1).fit(X[:40], LABELS[:40]).append(X[40:], LABELS[40:])
+    bounds, theta = gp.evidence_bounds(), gp._kept_draws()[0]
+    fresh = Model(gp.model_.X, gp.model_.y, kernel=gp.model_.kernel, evidence="lower")
+    assert bounds.lower[0] == pytest.approx(fresh.posterior(theta)[1].log_z, abs=1e-8)
+    assert bounds.lower[0] < bounds.upper[0]
+
+
+def test_memory_counts_all_that_is_kept(monkeypatch):
+    classes = np.arange(len(X)) % 3
+    gp = GPClassifier(sampler="map", progressbar=False, n_jobs=1).fit(X[:40], classes[:40])
+    monkeypatch.setattr(online, "KEPT_BYTES", 8 * len(X) ** 2 * 4)  # three classes have seven matrices, not one
+    assert not gp.append(X[40:], classes[40:]).model_._kept

@@ -30,6 +30,7 @@ from hmcgp.modes import find_modes
 from hmcgp.online import GrowingModel, effective_share
 from hmcgp.optimize import find_map, point_trace
 from hmcgp.samplers import JumpingHMC, Sampler, Trace, sample
+from hmcgp.samplers.run import check_counts
 
 REFIT_BELOW = 0.5  # effective share of the draws after `append`
 
@@ -91,7 +92,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight : array-like of shape (n,), optional
             Numbers >= 0 that multiply the log likelihoods of the rows: 2 is the same as the row twice, 0 as without it
             (in `loo` and wherever rows come back, too).  They are not normalised.  They count in the standardisation as
-            well.
+            well.  A multinomial probit takes none.
 
         Returns
         -------
@@ -168,7 +169,9 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
                 )
             return point_trace(optimum, time.perf_counter() - begin)
         if sampler == "jumps":
-            sampler = JumpingHMC(modes=find_modes(self.model_, random_state=self.random_state, n_jobs=self.n_jobs))
+            check_counts(draws=self.draws, tune=self.tune, chains=self.chains)  # before the search, which takes a while
+            seed = 0 if self.random_state is None else self.random_state  # a run resumed must find the same modes
+            sampler = JumpingHMC(modes=find_modes(self.model_, random_state=seed, n_jobs=self.n_jobs))
         return sample(
             self.model_,
             sampler,

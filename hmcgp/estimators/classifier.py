@@ -123,6 +123,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
 
     targets: ClassVar[str] = "labels"
     _of_class: Array | None = None  # weights of the classes, in their order
+    _has_codes: bool = False  # whether the model's targets are 0, 1, …, not -1 and +1
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     def _weights_of(self, targets: Array, sample_weight: Array | None) -> Array | None:
         if self._of_class is None:
             return sample_weight
-        codes = (targets if self._has_codes() else (targets + 1.0) / 2.0).astype(int)
+        codes = (targets if self._has_codes else (targets + 1.0) / 2.0).astype(int)
         return self._of_class[codes] * (1.0 if sample_weight is None else sample_weight)
 
     def _more_targets(self, y: Any) -> Array:
@@ -186,7 +187,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         if unknown:
             raise InvalidInput(f"'y' holds the labels {unknown[:5]}, which are not among {self.classes_.tolist()}.")
         codes = np.searchsorted(self.classes_, labels)
-        return np.asarray(codes if self._has_codes() else 2.0 * codes - 1.0, dtype=np.float64)
+        return np.asarray(codes if self._has_codes else 2.0 * codes - 1.0, dtype=np.float64)
 
     def _encode(self, y: Any) -> Array:
         """Two labels as -1 and +1, the second of the sorted classes being +1; more as 0, 1, 2, …."""
@@ -199,15 +200,14 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
             )
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
+        kinds = isinstance(self.likelihood, Classes) or self.likelihood in _OF_CODES
+        self._has_codes = len(self.classes_) > 2 or kinds
         if len(self.classes_) == 1:
             raise InvalidInput(
                 f"'y' holds one class only, {self.classes_[0]}: there is nothing to tell apart. "
                 "Check the selection of rows, or stratify the split."
             )
-        return np.asarray(codes if self._has_codes() else 2.0 * codes - 1.0, dtype=np.float64)
-
-    def _has_codes(self) -> bool:
-        return len(self.classes_) > 2 or isinstance(self.likelihood, Classes) or self.likelihood in _OF_CODES
+        return np.asarray(codes if self._has_codes else 2.0 * codes - 1.0, dtype=np.float64)
 
     def _likelihood_of_rows(self, X: Array, targets: Array) -> str | Likelihood:
         if len(self.classes_) == 2 or isinstance(self.likelihood, Classes):
@@ -227,7 +227,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         names = tuple(map(str, self.classes_))
         if not isinstance(self.kernel, list | tuple):
             kernel = super()._kernel_of_targets(categories)
-            if self.kernel is not None or len(names) == 2:
+            unseen = isinstance(self.likelihood, Classes) and self.likelihood.n_classes not in (None, len(names))
+            if self.kernel is not None or len(names) == 2 or unseen:  # of a class without rows nothing can be learnt
                 return kernel
             return PerClass((kernel or SquaredExponential(ard=True),) * len(names), names)
         if len(self.kernel) != len(self.classes_):
@@ -330,5 +331,5 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
 
     def _observed(self) -> NDArray[Any]:
         y = self.model_.y
-        labels = self.classes_[(y if self._has_codes() else (y + 1.0) / 2.0).astype(int)]
+        labels = self.classes_[(y if self._has_codes else (y + 1.0) / 2.0).astype(int)]
         return labels if labels.dtype.kind != "O" else labels.astype(str)

@@ -12,6 +12,7 @@ from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
 from hmcgp.kernels.combined import On, Product, Scaled, Sum
+from hmcgp.kernels.transformed import _Wrapped
 from hmcgp.parameters import REAL
 
 
@@ -133,6 +134,6 @@ def _unit_variance(kernel: Kernel) -> Kernel:
         for f in kernel._own_fields()
         if f.metadata["role"] == "variance" and getattr(kernel, f.name) is None and not f.metadata["per_input"]
     }
-    if isinstance(kernel, On | Scaled):
+    if isinstance(kernel, On | Scaled | _Wrapped):
         changes["kernel"] = _unit_variance(kernel.kernel)
     return replace(kernel, **changes)

@@ -17,8 +17,8 @@ from hmcgp.kernels.base import Kernel, Parameter, Pullback
 class PerClass(Kernel):
     """Independent functions, one for each class: K, of shape (C, n, n), stacks their covariance matrices.
 
-    `Model` and `GPClassifier` make one of a list of kernels.  Nothing else can be made of it: combine the kernels
-    themselves.
+    `Model` and `GPClassifier` make one of a list of kernels, and the latter by default.  Nothing else can be made
+    of it: combine the kernels themselves.
 
     Parameters
     ----------

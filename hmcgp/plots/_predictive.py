@@ -65,6 +65,8 @@ def predictive(
     options: dict[str, Any] = {}
     if hasattr(result, "predict_quantiles"):
         kinds, options = {1: numbers_1d, 2: numbers_2d}, {"output": output}
+    elif output is not None:
+        raise InvalidInput(f"'output' is for regression with several outputs; got {output!r} for a classifier.")
     if result.n_features_in_ in kinds:
         drawn: Axes = kinds[result.n_features_in_](result, X, y, ax=ax, **options)
         return drawn

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hmcgp import diagnostics
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import _style as style
@@ -36,8 +37,9 @@ def trace(
     result : fitted estimator
         Has `trace_`.
     var_names : str or sequence of str, optional
-        Parameters to draw, by full name (``"length_scale[FL]"``) or by the name before the bracket
-        (``"length_scale"``). All those named are drawn, whatever `max_rows`.
+        Parameters to draw, by full name (``"length_scale[FL]"``), by the name before the bracket, or by
+        the end of that, whatever class or part of a sum it is of (``"length_scale"``). All those named are drawn,
+        whatever `max_rows`.
     max_rows : int or None, default 12
         Most parameters drawn when `var_names` is not given; None for all.
     axes : ndarray of Axes of shape (n_rows, 2), optional
@@ -49,7 +51,7 @@ def trace(
     """
     require(result, "trace_")
     names = list(result.trace_.names)
-    columns = _select(names, var_names)
+    columns = diagnostics.select(names, var_names, "var_names")
     shown = columns if var_names is not None else columns[:max_rows]
     axes = _grid(axes, len(shown))
     diverging = np.asarray(result.trace_.stats.get("diverging", np.zeros(result.trace_.draws.shape[:2])), dtype=bool)
@@ -58,17 +60,6 @@ def trace(
         left.set_title(names[column], loc="left", fontsize=style.TEXT, color=style.INK)
     _annotate(axes, result.trace_.draws.shape[0], int(diverging.sum()), len(shown), len(columns))
     return axes
-
-
-def _select(names: list[str], var_names: str | Sequence[str] | None) -> list[int]:
-    if var_names is None:
-        return list(range(len(names)))
-    wanted = [var_names] if isinstance(var_names, str) else list(var_names)
-    matches = [[i for i, name in enumerate(names) if want in (name, name.split("[")[0])] for want in wanted]
-    unknown = [want for want, found in zip(wanted, matches, strict=True) if not found]
-    if unknown or not wanted:
-        raise InvalidInput(f"'var_names' must name parameters of the trace; got {unknown}. There are {names}.")
-    return list(dict.fromkeys(i for found in matches for i in found))
 
 
 def _grid(axes: NDArray[Any] | None, n_rows: int) -> NDArray[Any]:

@@ -46,6 +46,13 @@ class Modes(NamedTuple):
     found: Array  # (k,), how many searches ended there
     names: list[str]  # (d,)
 
+    def __repr__(self) -> str:
+        """Short, and the same for searches that ended a rounding error apart: it tells one run from another."""
+        tops = ", ".join(f"{value:.2f}" for value in self.logdensity)
+        where = zip(self.positions[0], np.sqrt(np.diag(self.covariances[0])), strict=True)
+        highest = ", ".join(f"{value:.3g} ± {width:.2g}" for value, width in where)
+        return f"Modes({len(self.found)}: log densities {tops}; the highest at {highest})"
+
     @property
     def log_mass(self) -> Array:
         """Laplace's approximation to the logarithm of the integral over each mode, of shape (k,)."""
