@@ -55,7 +55,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         How the latent function is integrated out.  "ep" is the most accurate, at about three times the cost of
         "laplace" behind a probit, four to eight times behind a logistic; label noise needs "ep", "tap" or "naive";
         "lower" is, for the logistic likelihood, the lower bound of Jaakkola & Jordan.  More than two classes take
-        "laplace" with "logistic", or "ep" with "probit", at three times the cost with three classes and seven with six.
+        "laplace" with "logistic", or "ep" with "probit", at three times the cost with three classes and eight with six.
     sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc",
         which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.  "jumps" is
