@@ -1,4 +1,6 @@
-"""MacKay (1998), "Introduction to Gaussian processes": figures 4, 5 and 6 (figure 3 is `picture_kernels.py`).
+"""MacKay (1998), "Introduction to Gaussian processes": figures 4, 5 and 6.
+
+Figure 3 is `picture_kernels.py`, and figure 7 `benchmark.py --sections solvers` with `benchmark_regression.py`.
 
 His data are not published; ours are drawn by a fixed seed to show what he shows.
 

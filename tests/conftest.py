@@ -16,3 +16,14 @@ def clean_pyplot():
     yield
     plt.close("all")
     assert dict(mpl.rcParams) == before
+
+
+@pytest.fixture(scope="session")
+def thyroid():
+    """A third of new thyroid, three classes: inputs and labels."""
+    import numpy as np
+
+    from hmcgp import datasets
+
+    X, y = datasets.load_thyroid(return_X_y=True)
+    return X[::3].reset_index(drop=True), np.asarray(y)[::3]

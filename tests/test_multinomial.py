@@ -26,12 +26,6 @@ FAST = {**PAIR, "sampler": "map", "random_state": 0, "progressbar": False}
 
 
 @pytest.fixture(scope="module")
-def thyroid():
-    X, y = datasets.load_thyroid(return_X_y=True)
-    return X[::3].reset_index(drop=True), np.asarray(y)[::3]
-
-
-@pytest.fixture(scope="module")
 def fitted(thyroid):
     return GPClassifier(**FAST).fit(*thyroid)
 
