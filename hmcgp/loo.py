@@ -126,10 +126,10 @@ def loo(
             "rows of coregional outputs cannot be left out where they have weights. Fit without 'sample_weight', or "
             "take outputs='independent'."
         )
-    log_p, removed = log_predictive_per_draw(model, draws, together=together, n_jobs=n_jobs), None
-    if model.likelihood.weights is not None:
-        removed = np.concatenate(per_group(_log_removed, model, draws, n_jobs=n_jobs))
-    return combine(log_p, removed, r_eff=r_eff)
+    if model.likelihood.weights is None:
+        return combine(log_predictive_per_draw(model, draws, together=together, n_jobs=n_jobs), r_eff=r_eff)
+    both = np.concatenate(per_group(_log_predictive_and_removed, model, draws, n_jobs=n_jobs))
+    return combine(both[:, 0], both[:, 1], r_eff=r_eff)
 
 
 def log_predictive_per_draw(
@@ -148,10 +148,22 @@ def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[
 
 
 def _log_predictive(model: Model, draws: Array) -> Array:
-    out = np.empty((len(draws), len(model.y)))
+    return _log_averages(model, draws, "log_average")[:, 0]
+
+
+def _log_predictive_and_removed(model: Model, draws: Array) -> Array:
+    """The same and, beside it, how much each row with its weight adds to the log evidence, of shape (S, 2, n)."""
+    return _log_averages(model, draws, "log_average", "log_weighted_average")
+
+
+def _log_averages(model: Model, draws: Array, *methods: str) -> Array:
+    """What these methods of the likelihood make of the cavities, columns of y together: (S, len(methods), n)."""
+    out = np.empty((len(draws), len(methods), len(model.y)))
     for s, moments in _each_cavity(model, draws):
-        log_p = model.bound_likelihood(draws[s]).log_average(model.y, *moments)
-        out[s] = log_p if log_p.ndim == 1 else log_p.sum(axis=1)
+        likelihood = model.bound_likelihood(draws[s])
+        for k, method in enumerate(methods):
+            log_p = getattr(likelihood, method)(model.y, *moments)
+            out[s, k] = log_p if log_p.ndim == 1 else log_p.sum(axis=1)
     return out
 
 
@@ -161,15 +173,6 @@ def _log_predictive_of_groups(model: Model, draws: Array, together: NDArray[np.i
     for s, _, evidence in each_posterior(model, draws):
         _check_can_leave_out(model, evidence, "log_density_without")
         out[s] = evidence.posterior.log_density_without(groups)  # type: ignore[attr-defined]
-    return out
-
-
-def _log_removed(model: Model, draws: Array) -> Array:
-    """How much each row, with its weight, adds to the log evidence, of shape (S, n)."""
-    out = np.empty((len(draws), len(model.y)))
-    for s, moments in _each_cavity(model, draws):
-        log_p = model.bound_likelihood(draws[s]).log_weighted_average(model.y, *moments)
-        out[s] = log_p if log_p.ndim == 1 else log_p.sum(axis=1)
     return out
 
 
