@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import reprlib
 import types
 from collections.abc import Hashable, Mapping
 from functools import cache
@@ -25,7 +26,7 @@ def _resolved(annotated: Hashable) -> Mapping[str, Any]:
 def misfits(values: Mapping[str, Any], hints: Mapping[str, Any]) -> str:
     """Say which values are of another type than declared, and of which; empty where all conform."""
     wrong = [name for name, value in values.items() if not conforms(value, hints.get(name, Any))]
-    return ", ".join(f"{name} is a {type(values[name]).__name__}" for name in wrong)
+    return ", ".join(f"{name} is a {type(values[name]).__name__} ({reprlib.repr(values[name])})" for name in wrong)
 
 
 def conforms(value: Any, hint: Any) -> bool:

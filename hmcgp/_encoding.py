@@ -136,7 +136,7 @@ class Encoder:
 
     def _encode_dict(self, value: dict[Any, Any], where: str, depth: int) -> JSON:
         encode = self.encode
-        return [[encode(k, where, depth + 1), encode(v, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]
+        return [[encode(k, where, depth + 1), encode(v, f"{where}.{k}", depth + 1)] for k, v in value.items()]
 
     def _encode_slice(self, value: slice, where: str, depth: int) -> JSON:
         return self._all((value.start, value.stop, value.step), where, depth)
