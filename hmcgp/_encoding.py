@@ -181,7 +181,8 @@ class Encoder:
         return [self._own[type(value)], encoded]
 
     def _encode_trusted(self, value: Any, where: str, depth: int) -> JSON:
-        return [self._encode_function(type(value), where, depth), self.encode(_state(value, where), where, depth + 1)]
+        state = _state(value, where)
+        return [self._encode_function(type(value), where, depth), self.encode(state, where, depth + 1)]
 
     def _encode_function(self, thing: Any, where: str, depth: int) -> JSON:
         """Name of a class or function that can be found again: whoever loads must pass it as trusted."""
@@ -202,7 +203,7 @@ def _state(value: Any, where: str) -> Any:
     if isinstance(value, tuple) and _is_record(type(value)):
         return tuple(value)
     if isinstance(value, builtin) or type(value).__module__.partition(".")[0] in ("builtins", "numpy", "pandas"):
-        raise Refused(f"holds a {type(value).__name__} that cannot be written, as {where}: {str(value)[:60]}")
+        raise Refused(f"holds, as {where}, a {type(value).__name__}, which cannot be written: {str(value)[:60]}")
     return value.__getstate__()
 
 
