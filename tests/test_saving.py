@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from saved import KINDS, LABELS, MIXED, THREE, X, Y, fit, members, more_rows, quick
+from sklearn import config_context
 from sklearn.base import clone
 
 from hmcgp import GPClassifier, GPRegressor, evidence, kernels, likelihoods, priors, samplers
-from hmcgp._encoding import Decoder, Encoder, own_classes
+from hmcgp._conformity import field_types
+from hmcgp._encoding import Decoder, Encoder, _own_fields, own_classes
 from hmcgp.errors import InvalidInput
 
 pytestmark = pytest.mark.filterwarnings("ignore::hmcgp.errors.ApproximationWarning")
@@ -77,6 +79,14 @@ def test_one_that_is_not_fitted(tmp_path):
     again = there_and_back(gp, tmp_path / "gp")
     assert again.get_params(deep=False) == gp.get_params(deep=False)
     assert set(vars(again)) == set(vars(gp))
+
+
+def test_what_metadata_routing_was_told(tmp_path):
+    with config_context(enable_metadata_routing=True):
+        gp = quick().set_fit_request(sample_weight=True)
+        again = there_and_back(gp, tmp_path / "gp")
+        assert again.get_metadata_routing().fit.requests == {"sample_weight": True}
+        assert there_and_back(quick(), tmp_path / "gp").get_metadata_routing().fit.requests == {"sample_weight": None}
 
 
 SE = kernels.SquaredExponential()
@@ -171,6 +181,7 @@ def test_no_evidence_likelihood_or_sampler_is_forgotten():
     ]
     assert len(settings) > 50
     assert set(settings) <= known
+    assert all(set(_own_fields(cls)) <= set(field_types(cls)) for cls in known)  # each field has a type to be checked
 
 
 def test_samplers_with_arrays(tmp_path):

@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
+import sklearn
 
 from hmcgp import saving
 from hmcgp._conformity import field_types
@@ -24,7 +25,7 @@ from hmcgp.online import GrowingModel
 
 T = TypeVar("T")
 
-DERIVED = ("_best", "kernel_", "output_names_")
+DERIVED = ("_best", "kernel_", "output_names_", "_metadata_request")  # found again otherwise
 OPTIONAL = ("feature_names_in_", "_log_weight")  # None in a file where there is none
 
 
@@ -46,7 +47,8 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
             check_fitted(estimator, fitted, estimator.model_)
     except Refused as error:
         raise InvalidInput(f"this {name} cannot be saved: it {error}.") from error
-    saving.save({"class": _name(type(estimator)), "parameters": parameters, "fitted": fitted}, path, name)
+    content = {"class": _name(type(estimator)), "parameters": parameters, "requests": _requests(estimator)}
+    saving.save({**content, "fitted": fitted}, path, name)
 
 
 def load_estimator(path: str | os.PathLike[str], expected_class: type[T], trusted: Iterable[Any] = ()) -> T:
@@ -78,10 +80,12 @@ def load_estimator(path: str | os.PathLike[str], expected_class: type[T], truste
         raise InvalidInput(f"'trusted' lists classes and functions; got {wrong[0]!r}.")
     with saving.refusing(path):
         content = saving.load(path, trusted)
-        if not isinstance(content, dict) or set(content) != {"class", "parameters", "fitted"}:
+        if not isinstance(content, dict) or set(content) != {"class", "parameters", "requests", "fitted"}:
             raise Refused("holds no estimator")
         cls = _class(content["class"], expected_class, trusted)
-        return _restored(cls, content["parameters"], content["fitted"])
+        estimator = _restored(cls, content["parameters"], content["fitted"])
+        _restore_requests(estimator, content["requests"])
+        return estimator
 
 
 # -- classes ---------------------------------------------------------------------------------------------------------
@@ -112,6 +116,19 @@ def _class(name: Any, expected: type[T], trusted: Sequence[Any]) -> type[T]:
 
 
 # -- there and back --------------------------------------------------------------------------------------------------
+
+
+def _requests(estimator: Any) -> dict[str, dict[str, Any]]:
+    """What `set_fit_request` and its like have asked scikit-learn's metadata routing for, by method."""
+    told = vars(estimator).get("_metadata_request")
+    methods = {} if told is None else vars(told)
+    return {method: dict(asked.requests) for method, asked in methods.items() if getattr(asked, "requests", None)}
+
+
+def _restore_requests(estimator: Any, requests: Mapping[str, Mapping[str, Any]]) -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        for method, asked in requests.items():
+            getattr(estimator, f"set_{method}_request")(**asked)
 
 
 def _fitted(estimator: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
