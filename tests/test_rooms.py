@@ -33,6 +33,9 @@ FORBIDDEN = {
     "compare": ["kernels", "likelihoods", "model", "predict", "samplers", "export", "plots", "arviz", "matplotlib"],
     "plots": ["linalg", "likelihoods", "quadrature", "evidence", "model", "optimize", "predict", "numba"],
     "export": ["linalg", "likelihoods", "quadrature", "evidence", "model", "optimize", "predict", "numba"],
+    "saving": ["kernels", "priors", "likelihoods", "evidence", "model", "samplers", "predict", "estimators", "pickle"],
+    "_encoding": ["kernels", "priors", "likelihoods", "evidence", "model", "samplers", "estimators", "pickle"],
+    "_conformity": "*",
     "diagnostics": ["linalg", "kernels", "likelihoods", "evidence", "model", "optimize", "predict", "numba"],
 }  # fmt: skip
 LEAVES = {"_typing", "errors"}  # what "*" still allows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from hmcgp import diagnostics, export
+from hmcgp import diagnostics
 from hmcgp._checks import check_count
 from hmcgp._columns import Columns
 from hmcgp._random import RandomStateLike
@@ -21,6 +22,7 @@ from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.estimators._inspection import PosteriorMixin
+from hmcgp.estimators._saving import load_estimator, save_estimator
 from hmcgp.estimators._weights import joined, rows_that_count
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Categorical, Constant, Kernel, SquaredExponential
@@ -152,9 +154,13 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         self.trace_ = self._sample()
         if self.trace_.sampler != "map":
             diagnostics.warn(self.trace_)
+        self._keep_best()
+        return self
+
+    def _keep_best(self) -> None:
+        """Note the draw of highest posterior density, and the kernel there."""
         self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
         self.kernel_ = self.model_.bound_kernel(self._best)
-        return self
 
     def _sample(self) -> Trace:
         sampler = "hmc" if self.sampler is None else self.sampler
@@ -303,16 +309,44 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     # -- keeping it --------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the estimator, fitted or not, to one file, atomically."""
-        export.save_estimator(self, path)
+        """Write the estimator, fitted or not, to one file, atomically.
+
+        The file holds settings as JSON and arrays as `.npy`, no code.  Classes of your own (a kernel, a prior) are
+        written by name, with their attributes; functions by name; a lambda is refused.
+
+        Parameters
+        ----------
+        path : path-like
+            By custom ``*.hmcgp``.  An old file is replaced only once the new one is complete.
+        """
+        save_estimator(self, path)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read an estimator written by `save`.
+    def load(cls, path: str | Path, *, trusted: Sequence[Any] = ()) -> Self:
+        """Read an estimator written by `save`; nothing in the file is executed.
 
-        The file holds a pickle: load only files that you trust.
+        Parameters
+        ----------
+        path : path-like
+        trusted : sequence of classes and functions
+            Those of your own that the estimator uses: ``trusted=[MyKernel]``.  A file that names others is refused.
+
+        Returns
+        -------
+        estimator
+            With the same predictions, to the last bit.
+
+        Raises
+        ------
+        InvalidInput
+            If the file is damaged, of another format or class, or uses classes that are not trusted.
+
+        Warns
+        -----
+        sklearn.exceptions.InconsistentVersionWarning
+            If the file was written by another version of hmcgp or numpy.
         """
-        return export.load_estimator(path, cls)
+        return load_estimator(path, cls, trusted)
 
 
 def _default_kernel(categories: NDArray[np.bool_]) -> Kernel | None:
