@@ -19,14 +19,13 @@ import platform
 import zipfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hmcgp import _arviz
-from hmcgp._files import library_version, replacing
+from hmcgp._files import library_version, open_regular, replacing
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 
@@ -300,7 +299,7 @@ def save_estimator(estimator: object, path: str | os.PathLike[str]) -> None:
         "created_at": datetime.now(UTC).isoformat(),
         "versions": {"python": platform.python_version(), **{name: library_version(name) for name in LIBRARIES}},
     }
-    with replacing(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(META, json.dumps(meta, indent=1))
         with archive.open(PICKLE, "w", force_zip64=True) as member:
             try:
@@ -336,7 +335,7 @@ def load_estimator(path: str | os.PathLike[str], expected_class: type[T]) -> T:
         If the file is damaged, foreign, of a newer format, of other library versions, or of another class.
         Nothing is unpickled before the checksums and the format version are right.
     """
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         archive, meta = _open_archive(file, path)
         with archive, archive.open(PICKLE) as member:
             try:
