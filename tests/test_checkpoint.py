@@ -204,7 +204,7 @@ def test_unusable_places_are_refused_before_sampling(tmp_path):
         def evaluate(self, u, carry=None):
             raise AssertionError("the target was evaluated")
 
-    with pytest.raises(InvalidInput, match="the folder '.*no' does not exist"):
+    with pytest.raises(InvalidInput, match=r"the folder '.*no' does not exist"):
         sample(Untouchable(np.zeros(1), np.eye(1)), "hmc", checkpoint=tmp_path / "no" / "run.nc", **QUICK)
 
 
@@ -251,6 +251,28 @@ def test_estimator_goes_on_from_its_checkpoint(tmp_path):
         InvalidInput, match=r"is of another run: the data are other: X \(values or order of rows\)\. It was"
     ):
         GPClassifier(**settings, checkpoint=tmp_path / "run.nc").fit(X[1::5], y[1::5])
+
+
+def test_other_versions_are_told(tmp_path, monkeypatch):
+    path = tmp_path / "run.nc"
+    monkeypatch.setattr(checkpoint_module, "library_version", lambda library: "0.0.1")
+    interrupt(500, "hmc", checkpoint=path, **QUICK)
+    monkeypatch.undo()
+    with pytest.raises(
+        InvalidInput, match=r"random_state is another; version of hmcgp is '.*' here and '0\.0\.1' there"
+    ):
+        sample(correlated_gaussian(), "hmc", checkpoint=path, **(QUICK | {"random_state": 9}))
+    with pytest.warns(ApproximationWarning, match=r"begun with other versions \(hmcgp is .*numba is .*last digits"):
+        trace = sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK)
+    assert_same(trace, sample(correlated_gaussian(), "hmc", **QUICK))
+    sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK)  # it is finished: nothing to warn about
+
+
+def test_a_setting_that_only_the_file_has_is_noticed(tmp_path):
+    path = tmp_path / "run.nc"
+    sample(correlated_gaussian(), "hmc", checkpoint=path, start=np.zeros(3), **QUICK)
+    with pytest.raises(InvalidInput, match="start is None here and"):
+        sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK)
 
 
 KILLED = """
