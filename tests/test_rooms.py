@@ -16,7 +16,7 @@ FORBIDDEN = {
     "basis": "*",
     "_files": "*",
     "_fingerprint": "*",
-    "_locks": ["_fingerprint", "kernels", "likelihoods", "priors", "evidence", "model", "samplers", "estimators", "export"],
+    "_locks": ["_fingerprint", "kernels", "likelihoods", "priors", "evidence", "model", "samplers", "estimators"],
     "pairs": ["kernels", "priors", "transforms", "model", "samplers", "predict", "optimize", "estimators"],
     "parameters": ["kernels", "likelihoods", "priors", "transforms", "evidence", "model", "samplers"],
     "hyperprior": ["kernels", "likelihoods", "evidence", "model", "samplers", "predict", "optimize"],
