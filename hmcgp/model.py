@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_array
 
+from hmcgp._fingerprint import table_identity
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
@@ -69,6 +70,8 @@ class Model:
     parameters : list of Parameter
         The free parameters of the kernel, then of the likelihood, with their priors.
     """
+
+    _identity: dict[str, Any] | None = None
 
     def __init__(
         self,
@@ -157,7 +160,27 @@ class Model:
         other = copy.copy(self)
         other.X, other.y = np.vstack([self.X, X]), np.concatenate([self.y, y])
         other.likelihood = (likelihood or self.likelihood).located(other.X)
+        other._identity = None
         return other
+
+    def with_identity(self, identity: Mapping[str, Any]) -> Self:
+        """The same model, of data that are known by more than the numbers it was given.
+
+        Parameters
+        ----------
+        identity : mapping of str to object
+            What `identity` shall return: an estimator describes the table before it was scaled and encoded.
+        """
+        other = copy.copy(self)
+        other._identity = dict(identity)
+        return other
+
+    def identity(self) -> dict[str, Any]:
+        """Digests of inputs, targets and weights as given, and the names of the inputs, for checkpoints."""
+        if self._identity is not None:
+            return self._identity
+        known = {"weights": self.likelihood.weights, "noise variances": getattr(self.likelihood, "known", None)}
+        return table_identity({"X": self.X, "y": self.y, **known}, {"list of columns": self.input_names})
 
     @property
     def names(self) -> list[str]:

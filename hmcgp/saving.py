@@ -21,13 +21,11 @@ import json
 import math
 import os
 import platform
-import stat
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -36,7 +34,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import InconsistentVersionWarning
 
 from hmcgp._encoding import ARRAY_KINDS, Decoder, Encoder, Refused, Untrusted
-from hmcgp._files import library_version, replacing
+from hmcgp._files import library_version, open_regular, replacing
 from hmcgp.errors import InvalidInput, warn_user
 
 FORMAT = "hmcgp-estimator"
@@ -92,7 +90,7 @@ def save(value: Any, path: str | os.PathLike[str], estimator: str) -> None:
     except (Refused, RecursionError) as error:
         raise InvalidInput(f"this {estimator} cannot be saved: it {error}") from error
     sums = {CONTENT: _sha256(content.encode())}
-    with replacing(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in encoder.arrays.items():
             buffer = io.BytesIO()
             npy.write_array(buffer, array, version=(1, 0), allow_pickle=False)
@@ -154,9 +152,7 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     OtherVersionWarning
         If other versions of hmcgp or numpy have written the file.
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a FIFO would wait for its writer
-        raise Foreign("is not a file. Give one that was written by save().")
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         archive, meta = _open(file)
         with archive:
             unused = set(meta["sha256"]) - {CONTENT}

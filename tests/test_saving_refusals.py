@@ -310,10 +310,9 @@ def test_foreign_files(tmp_path):
             archive.writestr(member, text)
         refused(path, "not a saved hmcgp estimator")
     os.mkfifo(tmp_path / "fifo")
-    refused(tmp_path / "fifo", "is not a file")
-    refused(tmp_path, "is not a file")
-    with pytest.raises(FileNotFoundError):
-        GPRegressor.load(tmp_path / "none")
+    refused(tmp_path / "fifo", "is a FIFO")
+    refused(tmp_path, "is a folder")
+    refused(tmp_path / "none", "does not exist")
 
 
 def test_another_class(path):

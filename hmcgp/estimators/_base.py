@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from hmcgp import diagnostics
 from hmcgp._checks import check_count
 from hmcgp._columns import Columns
+from hmcgp._fingerprint import table_identity
 from hmcgp._random import RandomStateLike
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
@@ -32,6 +33,7 @@ from hmcgp.modes import find_modes
 from hmcgp.online import GrowingModel, effective_share
 from hmcgp.optimize import find_map, point_trace
 from hmcgp.samplers import JumpingHMC, Sampler, Trace, sample
+from hmcgp.samplers.checkpoint import checkpoint_path
 from hmcgp.samplers.run import check_counts
 
 REFIT_BELOW = 0.5  # effective share of the draws after `append`
@@ -130,6 +132,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         self._scaling = Scaling.learn(X, standardize=self.standardize, keep=categories, weights=weights)
         self._warn_about_inputs(X)
         self._warn_about_copies(X, targets)
+        identity = None
+        if self.checkpoint is not None:
+            given = {"X": X, "y": self._targets_as_given(y, targets), "weights": weights, **about_rows}
+            identity = self._identity(given)
         weights = None if weights is None else self._of_rows_of_model(weights, targets)
         X, targets, kernel, input_names = self._parts_of_model(
             self._scaling.apply(X), targets, self._kernel_of_targets(categories)
@@ -151,7 +157,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
                 f"'likelihood' {found!r} is for {found.targets}, and {type(self).__name__} explains {self.targets}. "
                 f"Take {names}, or {other}."
             )
-        self.trace_ = self._sample()
+        self.trace_ = self._sample(identity)
         if self.trace_.sampler != "map":
             diagnostics.warn(self.trace_)
         self._keep_best()
@@ -162,7 +168,16 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
         self.kernel_ = self.model_.bound_kernel(self._best)
 
-    def _sample(self) -> Trace:
+    def _identity(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        """Identity of the table, for a checkpoint: digests of its numbers as given, and its names."""
+        categories = {name: known.tolist() for name, known in self._columns.categories.items()}
+        return table_identity(numbers, {"list of columns": self._input_names(), "list of categories": categories})
+
+    def _targets_as_given(self, y: Any, targets: Array) -> Array:
+        """Targets in the units of the user."""
+        return targets
+
+    def _sample(self, identity: dict[str, Any] | None) -> Trace:
         sampler = "hmc" if self.sampler is None else self.sampler
         if sampler == "map":
             begin = time.perf_counter()
@@ -177,9 +192,11 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         if sampler == "jumps":
             check_counts(draws=self.draws, tune=self.tune, chains=self.chains)  # before the search, which takes a while
             seed = 0 if self.random_state is None else self.random_state  # a run resumed must find the same modes
+            if self.checkpoint is not None:
+                checkpoint_path(self.checkpoint)
             sampler = JumpingHMC(modes=find_modes(self.model_, random_state=seed, n_jobs=self.n_jobs))
         return sample(
-            self.model_,
+            self.model_ if identity is None else self.model_.with_identity(identity),
             sampler,
             draws=self.draws,
             tune=self.tune,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from hmcgp._fingerprint import table_identity
 from hmcgp._random import RandomStateLike
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
@@ -172,6 +173,12 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
             As of `fit`; default: 1 each.
         """
         return self._append(X, y, sample_weight, noise_variance=noise_variance)
+
+    def _identity(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        return super()._identity(numbers) | table_identity({}, {"list of outputs": self._layout.names})
+
+    def _targets_as_given(self, y: Any, targets: Array) -> Array:
+        return np.asarray(y, dtype=np.float64).reshape(targets.shape)
 
     def _more_targets(self, y: Any) -> Array:
         y = more_targets(self._layout, y)

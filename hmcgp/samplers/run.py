@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from math import inf
 from numbers import Real
 
@@ -80,6 +81,8 @@ def sample(
         File (say "run.nc") to which the draws are written every ten seconds, or an existing folder for it.  The same
         call again, after a crash, `max_time` or Ctrl-C, goes on from there, and ends with the draws of a run that
         was never interrupted.  With more `draws` or `chains` it extends a finished run.  Delete the file to start anew.
+        A file of other data (rows in another order, other names of columns or classes) or of other settings is refused,
+        and so is one that another run is using, here or in another process.
 
     Returns
     -------
@@ -97,13 +100,14 @@ def sample(
     records = [Record(tune, draws, target.n_dim, sampler.info, Snapshot(0, stream)) for stream in streams]
     tasks = [ChainTask(target, sampler, u) for u in starts]
     store = None
-    if checkpoint is not None:
-        store = Checkpoint(checkpoint, records, describe(target, sampler, tune, starts))
-        store.open(tasks[0], seeded=random_state is not None)
-    if max_time is not None and progressbar and not all(record.finished for record in records):
-        print(forecast(tasks[0], records, n_workers, max_time), file=sys.stderr, flush=True)
-    begin = time.perf_counter() - (0.0 if store is None else store.seconds)  # of all the calls that made this run
-    failure = run(tasks, records, control, Progress(records, tune, enabled=progressbar), store, n_jobs)
+    with ExitStack() as held:  # the checkpoint, by this run
+        if checkpoint is not None:
+            store = held.enter_context(Checkpoint(checkpoint, records, describe(target, sampler, tune, starts)))
+            store.open(tasks[0], seeded=random_state is not None)
+        if max_time is not None and progressbar and not all(record.finished for record in records):
+            print(forecast(tasks[0], records, n_workers, max_time), file=sys.stderr, flush=True)
+        begin = time.perf_counter() - (0.0 if store is None else store.seconds)  # of all the calls that made this run
+        failure = run(tasks, records, control, Progress(records, tune, enabled=progressbar), store, n_jobs)
     elapsed = time.perf_counter() - begin
     if store is not None and store.error is not None:
         warn_user(f"the checkpoint could not be written: {store.error}.", ApproximationWarning)
