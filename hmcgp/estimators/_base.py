@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,15 +38,14 @@ from hmcgp.samplers.run import check_counts
 REFIT_BELOW = 0.5  # effective share of the draws after `append`
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def all_or_nothing(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+def all_or_nothing(method: Method) -> Method:
     """Decorate a method to leave its estimator as it was when it fails or is interrupted."""
 
     @wraps(method)
-    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         with deferred_interrupts():
             before = dict(self.__dict__)
             try:
@@ -57,7 +56,7 @@ def all_or_nothing(method: Callable[Concatenate[Any, P], R]) -> Callable[Concate
                 self.__dict__ = before
                 raise
 
-    return call
+    return cast(Method, call)
 
 
 class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
