@@ -22,6 +22,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from hmcgp._fingerprint import table_identity
+from hmcgp._interrupts import defer_interrupts
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
@@ -239,6 +240,7 @@ class Model:
         """The likelihood with every parameter a number (see `bound_kernel`)."""
         return self.likelihood.bind(_values(self._of_likelihood, theta)) if self._of_likelihood else self.likelihood
 
+    @defer_interrupts
     def log_evidence(self, theta: Theta, start: Array | None = None) -> tuple[float, Array]:
         """Log evidence and its gradient with respect to theta; raises where `evaluate` would give -inf.
 
@@ -265,6 +267,7 @@ class Model:
             grad = np.concatenate([grad, evidence.dlik])
         return evidence, grad[self._free]
 
+    @defer_interrupts
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
         """The bound kernel and the latent posterior at theta, ready to predict."""
         theta = self.theta_vector(theta)
@@ -275,6 +278,7 @@ class Model:
         """Log prior density of u (Jacobian included) and its gradient."""
         return self._prior.logpdf_unconstrained(u)
 
+    @defer_interrupts
     def evaluate(self, u: Array, carry: object = None) -> Evaluation:
         """Log posterior density of u and its gradient, with what the solver needed.
 
@@ -321,6 +325,7 @@ class Model:
         modes = (start, carry[0]) if isinstance(carry, tuple) else (start,)
         return Evaluation(value, grad, modes, evidence.n_iter, evidence.residual), evidence
 
+    @defer_interrupts
     def expectation(self, u: Array, carry: object = None) -> Expectation:
         """E-step of EM-EP: what `evaluate` returns, and this model with q(f) held fixed (`hmcgp.evidence.expected`).
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from hmcgp import diagnostics
 from hmcgp._checks import check_count
 from hmcgp._columns import Columns
 from hmcgp._fingerprint import table_identity
+from hmcgp._interrupts import check_interrupt, deferred_interrupts, take_interrupt
 from hmcgp._random import RandomStateLike
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
@@ -37,6 +39,27 @@ from hmcgp.samplers.checkpoint import checkpoint_path
 from hmcgp.samplers.run import check_counts
 
 REFIT_BELOW = 0.5  # effective share of the draws after `append`
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def all_or_nothing(method: Method) -> Method:
+    """Decorate a method to leave its estimator as it was when it fails or is interrupted."""
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with deferred_interrupts():
+            before = dict(self.__dict__)
+            try:
+                result = method(self, *args, **kwargs)
+                check_interrupt()
+                return result
+            except BaseException:
+                self.__dict__ = before
+                raise
+
+    return cast(Method, call)
 
 
 class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
@@ -108,18 +131,24 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             When the chains do not agree, or hold too few effective draws, or diverged.
         ApproximationWarning
             For constant inputs, duplicate rows, failures of the solver, and after Ctrl-C.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After Ctrl-C before there are draws to keep.  The estimator is as it was before the call.
         """
         return self._fit(X, y, sample_weight)
 
+    @all_or_nothing  # no new model beside old draws
     def _fit(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
-        before = dict(self.__dict__)
-        try:
-            return self._fit_or_fail(*rows_that_count(X, y, sample_weight, about_rows))
-        except BaseException:  # all or nothing: no new model beside old draws
-            self.__dict__ = before
-            raise
+        self._fit_table(*rows_that_count(X, y, sample_weight, about_rows))
+        if take_interrupt():
+            warn_user(
+                "the fit was interrupted when it was all but done: it was finished, and is whole.", ApproximationWarning
+            )
+        return self
 
-    def _fit_or_fail(self, X: Any, y: Any, sample_weight: Array | None, about_rows: dict[str, Any]) -> Self:
+    def _fit_table(self, X: Any, y: Any, sample_weight: Array | None, about_rows: dict[str, Any]) -> Self:
         if self.predict_draws is not None:
             check_count("predict_draws", self.predict_draws, 1)
         self._columns = Columns.learn(X)
@@ -272,6 +301,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _more_targets(self, y: Any) -> Array:
         """New targets as the model takes them."""
 
+    @all_or_nothing
     def _append(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
         check_is_fitted(self)
         X, y, sample_weight, about_rows = rows_that_count(X, y, sample_weight, about_rows)

@@ -153,6 +153,11 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
             When the chains do not agree, or hold too few effective draws, or diverged.
         ApproximationWarning
             For constant inputs, failures of the solver, and after Ctrl-C.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After Ctrl-C before there are draws to keep.  The estimator is as it was before the call.
         """
         return self._fit(X, y, sample_weight, noise_variance=noise_variance)
 

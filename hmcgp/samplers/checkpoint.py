@@ -58,8 +58,8 @@ class Checkpoint:
         self.path = checkpoint_path(path)
         self.records, self.settings = records, settings
         self.error: OSError | InvalidInput | None = None
-        self.seconds = 0.0  # that earlier calls took
-        self._begin = time.monotonic()
+        self.seconds = 0.0  # that the draws in the file took, by all calls
+        self._begin = 0.0  # this call, by the clock, as if it had made them all
         self._written = -1  # draws in the file
         self._streams = [record.snapshot.stream for record in records]
         self._lock = threading.Lock()
@@ -94,7 +94,8 @@ class Checkpoint:
                 self.write()
             except OSError as error:
                 raise InvalidInput(f"'checkpoint' cannot be written: {error}.") from error
-        self._next = time.monotonic() + INTERVAL
+        now = time.monotonic()
+        self._begin, self._next = now - self.seconds, now + INTERVAL
 
     @property
     def _archived(self) -> bool:
@@ -130,8 +131,8 @@ class Checkpoint:
         snapshots = [record.snapshot for record in self.records]  # first: rows below their counts are whole
         n_draws = sum(snapshot.done for snapshot in snapshots)
         if n_draws != self._written:
-            seconds = self.seconds + time.monotonic() - self._begin
-            content = dump(Header(self.settings, self._streams, snapshots, seconds), self.records)
+            self.seconds = time.monotonic() - self._begin if n_draws else 0.0
+            content = dump(Header(self.settings, self._streams, snapshots, self.seconds), self.records)
             with replacing(self.path, "checkpoint") as file:
                 file.write(content)
             self._written = n_draws

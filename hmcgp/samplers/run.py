@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp._checks import check_count
+from hmcgp._interrupts import defer_interrupts, take_interrupt
 from hmcgp._parallel import resolve_n_jobs
 from hmcgp._random import RandomStateLike, spawn_generators
 from hmcgp._typing import Array
@@ -36,6 +37,7 @@ from hmcgp.target import Target
 SAMPLERS: dict[str, Callable[[], Sampler]] = {"nuts": NUTS, "hmc": HMC, "metropolis": Metropolis}
 
 
+@defer_interrupts
 def sample(
     target: Target,
     sampler: str | Sampler = "hmc",
@@ -89,6 +91,12 @@ def sample(
     Trace
         If the run ended early (Ctrl-C, `max_time`, workers lost): the draws so far, with a warning, if there are any
         after warm-up.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C before there are draws to keep.  Ctrl-C acts at the next evaluation of the log density; a second
+        one acts at once.
     """
     sampler = as_sampler(sampler)
     check_counts(draws=draws, tune=tune, chains=chains)
@@ -106,27 +114,27 @@ def sample(
             store.open(tasks[0], seeded=random_state is not None)
         if max_time is not None and progressbar and not all(record.finished for record in records):
             print(forecast(tasks[0], records, n_workers, max_time), file=sys.stderr, flush=True)
-        begin = time.perf_counter() - (0.0 if store is None else store.seconds)  # of all the calls that made this run
+        begin = time.perf_counter()
         failure = run(tasks, records, control, Progress(records, tune, enabled=progressbar), store, n_jobs)
-    elapsed = time.perf_counter() - begin
+    elapsed = time.perf_counter() - begin if store is None else store.seconds  # of all the calls that made this run
     if store is not None and store.error is not None:
         warn_user(f"the checkpoint could not be written: {store.error}.", ApproximationWarning)
     raise_first_error(records)
-    if all(record.finished for record in records):
-        return assemble(target, sampler.name, records, draws, elapsed, interrupted=False)
     chosen, n_kept = largest_block([r.kept for r in records])
-    why = explain(failure, max_time)
     resume = "" if store is None else f" The same call goes on from {str(store.path)!r}."
     if n_kept == 0:
         if isinstance(failure, KeyboardInterrupt):
             raise failure
-        furthest = max(record.count for record in records)
-        raise HmcgpError(
-            f"{why}, at draw {furthest} of {tune} of warm-up: there are no draws to keep.{resume}"
-        ) from failure
-    warn_early(why, chosen, n_kept, chains, draws, resume)
-    records = [records[c] for c in chosen]
-    return assemble(target, sampler.name, records, n_kept, elapsed, interrupted=True)
+        where = f"at draw {max(record.count for record in records)} of {tune} of warm-up"
+        raise HmcgpError(f"{explain(failure, max_time)}, {where}: there are no draws to keep.{resume}") from failure
+    early = not all(record.finished for record in records)
+    chosen_records = [records[c] for c in chosen]
+    trace = assemble(target, sampler.name, chosen_records, n_kept, elapsed, interrupted=early)
+    if take_interrupt():  # after the last draw: nothing is lost
+        failure = KeyboardInterrupt()
+    if early or failure is not None:
+        warn_early(explain(failure, max_time), chosen, n_kept, chains, draws, resume)
+    return trace
 
 
 def run(
@@ -149,7 +157,6 @@ def run(
         run_chains(tasks, records, control, tick, n_jobs)
     except KeyboardInterrupt as interrupt:
         failure = interrupt
-        control.stop_and_wait()  # a second Ctrl-C ends this wait
     except WorkersLost as error:
         failure = error
     finally:
@@ -157,7 +164,7 @@ def run(
         progress.close()
         if store is not None:
             store.close()
-    return failure
+    return KeyboardInterrupt() if take_interrupt() else failure
 
 
 def explain(failure: BaseException | None, max_time: float | None) -> str:
