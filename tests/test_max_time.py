@@ -85,8 +85,8 @@ def test_too_short_for_warm_up_is_said_at_once(progressbar):
     evaluate, calls = target.evaluate, []
     target.evaluate = lambda *args: calls.append(1) or evaluate(*args)
     message = (
-        r"max_time = 2 s is too short: warm-up alone should take about [\d.]+ s, for 16000 draws on 2 "
-        r"workers of about 1 .* there would be no draws to keep\. Allow about .*'checkpoint'.*sampler='map' \(find_map\)"
+        r"max_time = 2 s is too short: warm-up alone should take about [\d.]+ s, for 16000 draws on 2 workers "
+        r"of about 1 .* there would be no draws to keep\. Allow about .*'checkpoint'.*sampler='map' \(find_map\)"
     )
     with pytest.raises(InvalidInput, match=message):
         sample(target, Metropolis(1.0), **options)

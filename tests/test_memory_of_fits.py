@@ -54,7 +54,7 @@ def test_fewer_workers_that_would_do(free, no_evaluation):
     model = Model(X[:100], np.sign(Y[:100]))
     assert model.work_space.nbytes == 160_000
     free(500_000)
-    message = r"at least 65\d kB of memory \(2 matrices.*, 160 kB for each of 4 workers\), and 500 kB are free: n_jobs="
+    message = r"at least 64\d kB of memory \(2 matrices.*, 160 kB for each of 4 workers\), and 500 kB are free: n_jobs="
     with pytest.raises(InvalidInput, match=message):
         sample(model, n_jobs=4, **QUICK)
     with pytest.raises(InvalidInput, match=r"n_jobs=3 needs 480 kB; or take a random sample of at most \d+ rows"):
@@ -122,6 +122,7 @@ import resource
 import numpy as np
 from hmcgp._parallel import single_blas_thread
 from hmcgp.evidence import Exact
+from hmcgp.kernels import SquaredExponential
 from hmcgp.model import Model
 rng = np.random.default_rng(0)
 def model(n):

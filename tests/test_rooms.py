@@ -14,6 +14,7 @@ FORBIDDEN = {
     "quadrature": "*",
     "mixture": "*",
     "basis": "*",
+    "_memory": ["kernels", "likelihoods", "priors", "evidence", "model", "samplers", "predict", "optimize"],
     "pairs": ["kernels", "priors", "transforms", "model", "samplers", "predict", "optimize", "estimators"],
     "parameters": ["kernels", "likelihoods", "priors", "transforms", "evidence", "model", "samplers"],
     "hyperprior": ["kernels", "likelihoods", "evidence", "model", "samplers", "predict", "optimize"],
