@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numba import njit
 
-from hmcgp._likelihood_core import likelihood_terms
+from hmcgp._likelihood_core import LOGISTIC, likelihood_terms
 from hmcgp._typing import Array
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import (
@@ -36,6 +36,11 @@ HALVINGS = 40
 _CACHED = 1200
 _SAFE_ROOT_W = 1e-4
 ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
+LOST_NATS = 0.1  # of log Z, by a bound on rounding that is some tens of times what rounding does: beyond, it is noise
+_NATS = 1e-6  # of log Z, by which an iterate may be wrong that is called the mode
+_REPAIRS = 3  # of f = Kα
+_SHORT = 1e-3  # a step of f over which W hardly changes
+_TINY = 1e-300
 
 # An iterate, with its work space, is one array `a` of shape (ROWS, n); its rows are
 ALPHA, F = 0, 1  # α and f = Kα
@@ -46,7 +51,8 @@ TRY_ALPHA, TRY_F = 10, 11
 LAST_D_ALPHA, LAST_D_F = 12, 13  # direction of the chord step before,
 MOVED_ALPHA, MOVED_F = 14, 15  # and where it led
 WEIGHT = 16  # by which a row's log likelihood is multiplied, so that LOG_P, G and W are of p^weight
-ROWS = 17
+C = 17  # -½ ∂ log|B|/∂f
+ROWS = 18
 # (a tuple of arrays would read better, and takes three times as long to compile)
 
 
@@ -251,16 +257,108 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _sensitivities(K: Array, a: Array) -> tuple[float, float, float]:
+    """Leave c = -½ ∂ log|B|/∂f in a[C], for 1 - B⁻¹_ii its bound K_ii W_i/(1 + K_ii W_i).
+
+    Returns
+    -------
+    size : float
+        |c|₁.
+    spread : float
+        Σ |c_i| √S_ii, with S_ii <= K_ii/(1 + K_ii W_i): a step of decrement 1 changes log|B| by that at most.
+    root_sum : float
+        Σ √W.
+    """
+    total, spread, root_sum = 0.0, 0.0, 0.0
+    for i in range(a.shape[1]):
+        ratio = K[i, i] * a[W, i]
+        a[C, i] = 0.5 * ratio / (1.0 + ratio) * a[RATIO, i]
+        total += abs(a[C, i])
+        spread += abs(a[C, i]) * math.sqrt(K[i, i] / (1.0 + ratio))
+        root_sum += math.sqrt(a[W, i])
+    return total, spread, root_sum
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _left(K: Array, a: Array) -> float:
+    """By how much the step at hand would change log|B|: where K is large, even one of a tiny decrement may.
+
+    Where the step is long, c may be larger at its end: there W <= W exp(|δf d log W/df|), and W may have underflowed.
+    """
+    total = 0.0
+    for i in range(a.shape[1]):
+        change = abs(a[RATIO, i] * a[D_F, i])
+        ratio = min(K[i, i] * max(a[W, i], _TINY) * math.exp(min(change, 700.0)), 1e300)
+        total += 0.5 * ratio / (1.0 + ratio) * change
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _drift(K: Array, a: Array) -> float:
+    """Leave Kα in a[TRY_F]; return the nats by which log Z changes if f is put to it."""
+    symmetric_times(K, a[ALPHA], a[TRY_F])
+    total = 0.0
+    for i in range(a.shape[1]):
+        total += (0.5 * abs(a[ALPHA, i]) + abs(a[C, i])) * abs(a[TRY_F, i] - a[F, i])
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _largest_weights(y: Array, kind: int, a: Array, error: float) -> float:
+    """Σ W where every f is moved by up to `error` to make it largest: at f as it is, W may have underflowed."""
+    for i in range(a.shape[1]):
+        f = a[F, i]
+        # W of a logistic falls with |f|, that of a probit with yf
+        a[TRY_F, i] = math.copysign(max(abs(f) - error, 0.0), f) if kind == LOGISTIC else f - y[i] * error
+    likelihood_terms(kind, y, a[TRY_F], a[WEIGHT], a[LOG_P], a[LAST_D_ALPHA], a[LAST_D_F], a[TRY_ALPHA])
+    return size(a[LAST_D_F])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rounding(K: Array, y: Array, kind: int, L: Array, a: Array, scale: float, implicit: float) -> float:
+    """What rounding may have done to the answer, as a multiple of what is tolerated.
+
+    The entries of K are known to a relative eps, so that e = eps |K| |α|₁ is the error of f = Kα, however a processor
+    rounds.  Two of its consequences are bounded: the decrement e √ΣW, and the error of log Z, eps Σ |G_ij K_ij| with
+    G = ∂ log Z/∂K,
+
+        e (½|α|₁ + |u|₁) + ½ eps ΣWK,    u = (I + WK)⁻¹ c.
+
+    `implicit` is a bound on |u|₁; where it does not do, u is computed.
+    """
+    alpha = max(size(a[ALPHA]), size(a[G]))  # equal at the mode; but the start, α = 0, may be the mode already
+    error = EPS * scale * alpha
+    if not error < np.inf:
+        return np.inf
+    trace = 0.0
+    for i in range(a.shape[1]):
+        trace += a[W, i] * K[i, i]
+    nats = 0.5 * (error * alpha + EPS * trace)
+    if nats + error * implicit > LOST_NATS:
+        _solve(K, L, a[ROOT_W], a[C], a[D_ALPHA], a[D_F])
+        implicit = size(a[D_ALPHA])
+    nats += error * implicit
+    decrement = error * math.sqrt(size(a[WEIGHT]))  # W <= ω
+    if decrement > ROUNDED_AWAY:
+        decrement = error * math.sqrt(_largest_weights(y, kind, a, error))
+    return max(nats / LOST_NATS, decrement / ROUNDED_AWAY)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def find_mode(
     K: Array, y: Array, weights: Array, kind: int, start: Array, warm: bool, L: Array, tol: float, max_iter: int
 ) -> tuple[int, int, float, float, Array]:
     """Find the mode (from `start` if warm, else from 0) and leave in L the factor of B there.
 
+    A small decrement ends the iteration where the step left would not change log|B| either, or rounding keeps the
+    decrement from falling.  Then f = Kα, of which both sides were only added to, is made true again where they have
+    come apart, and the answer is held against what rounding can do to it.
+
     Returns
     -------
     status, n_factor : int
     residual : float
-        Newton's decrement at the mode, or a bound on it.
+        Newton's decrement at the mode, or a bound on it; where the answer drowns in rounding, the decrement of that.
     log_z : float
         Log evidence, where the status is CONVERGED.
     a : ndarray of shape (ROWS, n)
@@ -274,7 +372,8 @@ def find_mode(
     copy(weights, a[WEIGHT])
     if warm:
         copy(start, a[F])
-    psi, decrement = _psi(y, kind, a[ALPHA], a[F], a), np.inf
+    psi, decrement, before, repairs = _psi(y, kind, a[ALPHA], a[F], a), np.inf, np.inf, 0
+    steps = size(weights)  # of |r|₁, about: δf = Kδα is wrong by eps |K||r|₁
     for n_factor in range(1, max_iter + 1):
         if not _factor(K, a, L):
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, a
@@ -283,12 +382,30 @@ def find_mode(
         else:
             target = _tolerance(tol, scale, a)
             decrement = _bound(a)
-            if not decrement <= target:
+            solved = not decrement <= target
+            if solved:
                 decrement = _direction(K, L, a)
-            if target > ROUNDED_AWAY:
-                return NOT_CONVERGED, n_factor, target, psi, a
+            settled = False
             if decrement <= target:
-                return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), a
+                total, spread, root_sum = _sensitivities(K, a)
+                left = decrement * spread
+                if not (left <= _NATS and decrement * math.sqrt(scale) <= _SHORT):
+                    if not solved:
+                        decrement = _direction(K, L, a)
+                    left = _left(K, a)
+                settled = left <= _NATS or decrement > 0.5 * before
+                if settled:
+                    direct = 0.5 * size(a[ALPHA]) + total
+                    if not EPS * scale * steps * direct <= _NATS and repairs < _REPAIRS and _drift(K, a) > _NATS:
+                        copy(a[TRY_F], a[F])
+                        psi, before, repairs = _psi(y, kind, a[ALPHA], a[F], a), np.inf, repairs + 1
+                        continue
+                    rounding = _rounding(K, y, kind, L, a, scale, total + root_sum * spread)
+                    if not max(rounding, left / LOST_NATS) <= 1.0:
+                        return NOT_CONVERGED, n_factor, ROUNDED_AWAY * max(rounding, left / LOST_NATS), psi, a
+                    return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), a
+                solved = True
+            before = decrement
             moved, psi = _ascend(y, kind, a, psi, scale, HALVINGS)
             if not moved:
                 return NOT_CONVERGED, n_factor, decrement, psi, a
