@@ -40,7 +40,7 @@ LOST_NATS = 0.1  # of log Z, by a bound on rounding that is some tens of times w
 _NATS = 1e-6  # of log Z, by which an iterate may be wrong that is called the mode
 _REPAIRS = 3  # of f = Kα
 _SHORT = 1e-3  # a step of f over which W hardly changes
-_TINY = 1e-300
+TINY = 1e-300
 
 # An iterate, with its work space, is one array `a` of shape (ROWS, n); its rows are
 ALPHA, F = 0, 1  # α and f = Kα
@@ -288,7 +288,7 @@ def _left(K: Array, a: Array) -> float:
     total = 0.0
     for i in range(a.shape[1]):
         change = abs(a[RATIO, i] * a[D_F, i])
-        ratio = min(K[i, i] * max(a[W, i], _TINY) * math.exp(min(change, 700.0)), 1e300)
+        ratio = min(K[i, i] * max(a[W, i], TINY) * math.exp(min(change, 700.0)), 1e300)
         total += 0.5 * ratio / (1.0 + ratio) * change
     return total
 

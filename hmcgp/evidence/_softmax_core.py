@@ -27,11 +27,13 @@ from hmcgp.evidence._laplace_core import (
     HALVINGS,
     LAST_D_ALPHA,
     LAST_D_F,
+    LOST_NATS,
     MOVED_ALPHA,
     MOVED_F,
     ROOT_W,
     ROUNDED_AWAY,
     ROWS,
+    TINY,
     TRY_ALPHA,
     TRY_F,
     WEIGHT,
@@ -121,6 +123,27 @@ def _ascend(y: Array, a: Array, psi: float, scale: float, halvings: int) -> tupl
 def _tolerance(tol: float, scale: float, a: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √(2 tr W), since W <= 2 diag W."""
     return max(tol, EPS * scale * size(a[ALPHA]) * math.sqrt(2.0 * size(a[W])))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rounding(K: Array, scale: float, a: Array) -> float:
+    """What rounding may have done to the answer, as a multiple of what is tolerated (see `_laplace_core._rounding`).
+
+    Of the two bounds there, without the part of log Z that comes by way of the mode.  An error e of every f changes
+    log π(1 - π) by 2e at most, from what may have underflowed to what may be as large as ¼.
+    """
+    alpha = max(size(a[ALPHA]), size(a[G]))  # equal at the mode; but the start, α = 0, may be the mode already
+    error = EPS * scale * alpha
+    if not error < np.inf:
+        return np.inf
+    n, growth = K.shape[1], math.exp(min(2.0 * error, 700.0))
+    weights, trace = 0.0, 0.0
+    for k in range(a.shape[1]):
+        i = k % n
+        weights += min(0.25 * a[WEIGHT, k], max(a[W, k], TINY) * growth)
+        trace += a[W, k] * K[min(k // n, K.shape[0] - 1), i, i]
+    nats = 0.5 * (error * alpha + EPS * trace)
+    return max(nats / LOST_NATS, error * math.sqrt(2.0 * weights) / ROUNDED_AWAY)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -264,6 +287,10 @@ def find_mode(
             psi = _warm_step(K, y, A, M, a)
         fresh = not (warm and first)
         status, before, decrement, psi = _steps(K, y, A, M, a, psi, scale, tol, fresh, before)
+        if status == CONVERGED:
+            rounding = _rounding(K, scale, a)
+            if not rounding <= 1.0:
+                status, decrement = NOT_CONVERGED, ROUNDED_AWAY * rounding
         if status >= 0:
             return status, n_factor, decrement, psi - half_log_det + log_root
     return NOT_CONVERGED, max_iter, decrement, psi
