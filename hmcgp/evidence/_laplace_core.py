@@ -299,8 +299,9 @@ def _drift(K: Array, a: Array) -> float:
     symmetric_times(K, a[ALPHA], a[TRY_F])
     total = 0.0
     for i in range(a.shape[1]):
-        total += (0.5 * abs(a[ALPHA, i]) + abs(a[C, i])) * abs(a[TRY_F, i] - a[F, i])
-    return total
+        a[D_F, i] = a[TRY_F, i] - a[F, i]
+        total += 0.5 * abs(a[ALPHA, i] * a[D_F, i])
+    return total + _left(K, a)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -395,16 +396,18 @@ def find_mode(
                     left = _left(K, a)
                 settled = left <= _NATS or decrement > 0.5 * before
                 if settled:
-                    direct = 0.5 * size(a[ALPHA]) + total
-                    if not EPS * scale * steps * direct <= _NATS and repairs < _REPAIRS and _drift(K, a) > _NATS:
+                    error = EPS * scale * steps
+                    apart = not (error <= _SHORT and error * (0.5 * size(a[ALPHA]) + total) <= _NATS)
+                    drift = _drift(K, a) if apart else 0.0
+                    if drift > _NATS and repairs < _REPAIRS:
                         copy(a[TRY_F], a[F])
                         psi, before, repairs = _psi(y, kind, a[ALPHA], a[F], a), np.inf, repairs + 1
                         continue
                     rounding = _rounding(K, y, kind, L, a, scale, total + root_sum * spread)
-                    if not max(rounding, left / LOST_NATS) <= 1.0:
-                        return NOT_CONVERGED, n_factor, ROUNDED_AWAY * max(rounding, left / LOST_NATS), psi, a
+                    lost = max(rounding, left / LOST_NATS, drift / LOST_NATS)
+                    if not lost <= 1.0:
+                        return NOT_CONVERGED, n_factor, ROUNDED_AWAY * lost, psi, a
                     return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), a
-                solved = True
             before = decrement
             moved, psi = _ascend(y, kind, a, psi, scale, HALVINGS)
             if not moved:
