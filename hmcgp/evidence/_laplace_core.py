@@ -19,73 +19,60 @@ import math
 import numpy as np
 from numba import njit
 
-from hmcgp._likelihood_core import LOGISTIC, likelihood_terms
+from hmcgp._likelihood_core import likelihood_terms
 from hmcgp._typing import Array
+from hmcgp.evidence._newton_core import (
+    ALPHA,
+    D_ALPHA,
+    D_F,
+    EPS,
+    HALVINGS,
+    LAST_D_ALPHA,
+    LAST_D_F,
+    LOG_P,
+    MOVED_ALPHA,
+    MOVED_F,
+    RATIO,
+    ROOT_W,
+    ROWS,
+    TRY_ALPHA,
+    TRY_F,
+    WEIGHT,
+    F,
+    G,
+    R,
+    W,
+    accept,
+    attempt,
+    copy,
+    dot,
+    fill,
+    newton_step,
+    size,
+    slack,
+)
+from hmcgp.evidence._rounding_core import (
+    LOST_NATS,
+    ROUNDED_AWAY,
+    drift_of_f,
+    left_to_do,
+    rounding_of_mode,
+    sensitivities,
+)
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import (
     cholesky_inplace,
-    cholesky_solve_inplace,
     inverse_from_cholesky_inplace,
     log_determinant,
     mirror_lower,
     symmetric_times,
 )
 
-EPS = 2.2e-16
-HALVINGS = 40
 _CACHED = 1200
-_SAFE_ROOT_W = 1e-4
-ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
-LOST_NATS = 0.1  # of log Z, by a bound on rounding that is some tens of times what rounding does: beyond, it is noise
 _NATS = 1e-6  # of log Z, by which an iterate may be wrong that is called the mode
 _REPAIRS = 3  # of f = Kα
+_ON, _APART = -1, -2  # verdicts on an iterate, besides the status of the solver
 _SHORT = 1e-3  # a step of f over which W hardly changes
-TINY = 1e-300
-
-# An iterate, with its work space, is one array `a` of shape (ROWS, n); its rows are
-ALPHA, F = 0, 1  # α and f = Kα
-LOG_P, G, W, RATIO = 2, 3, 4, 5  # the likelihood's terms at f (RATIO: third derivative divided by W)
-ROOT_W = 6  # √W of the factor at hand
-R, D_ALPHA, D_F = 7, 8, 9  # gradient of Ψ, and the step
-TRY_ALPHA, TRY_F = 10, 11
-LAST_D_ALPHA, LAST_D_F = 12, 13  # direction of the chord step before,
-MOVED_ALPHA, MOVED_F = 14, 15  # and where it led
-WEIGHT = 16  # by which a row's log likelihood is multiplied, so that LOG_P, G and W are of p^weight
-C = 17  # -½ ∂ log|B|/∂f
-ROWS = 18
-# (a tuple of arrays would read better, and takes three times as long to compile)
-
-
-# Plain loops where numpy has an expression: its slices and reductions take long to compile.
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def fill(x: Array, value: float) -> None:
-    for i in range(x.shape[0]):
-        x[i] = value
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def copy(x: Array, out: Array) -> None:
-    for i in range(x.shape[0]):
-        out[i] = x[i]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def size(x: Array) -> float:
-    """Σ |x_i|."""
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += abs(x[i])
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def dot(x: Array, y: Array) -> float:
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += x[i] * y[i]
-    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -109,57 +96,12 @@ def _factor(K: Array, a: Array, L: Array) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve(K: Array, L: Array, root_w: Array, r: Array, dalpha: Array, df: Array) -> None:
-    """δα = r - √W x and δf = K δα, with x = B⁻¹ √W K r by the factor at hand.
-
-    Also δf = W^-½ x, which saves a product with K, but magnifies the rounding of x where W is tiny.
-    """
-    symmetric_times(K, r, df)
-    smallest = np.inf
-    for i in range(r.shape[0]):
-        dalpha[i] = root_w[i] * df[i]
-        smallest = min(smallest, root_w[i])
-    cholesky_solve_inplace(L, dalpha)
-    if smallest > _SAFE_ROOT_W:
-        for i in range(r.shape[0]):
-            df[i] = dalpha[i] / root_w[i]
-            dalpha[i] = r[i] - root_w[i] * dalpha[i]
-    else:
-        for i in range(r.shape[0]):
-            dalpha[i] = r[i] - root_w[i] * dalpha[i]
-        symmetric_times(K, dalpha, df)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _direction(K: Array, L: Array, a: Array) -> float:
     """Newton direction at the current iterate; returns the decrement."""
     for i in range(a.shape[1]):
         a[R, i] = a[G, i] - a[ALPHA, i]
-    _solve(K, L, a[ROOT_W], a[R], a[D_ALPHA], a[D_F])
+    newton_step(K, L, a[ROOT_W], a[R], a[D_ALPHA], a[D_F])
     return math.sqrt(max(dot(a[R], a[D_F]), 0.0))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def slack(a: Array, psi: float, scale: float) -> float:
-    """By how much rounding, of α'Kα above all, may make Ψ fall."""
-    total = size(a[ALPHA])
-    return 1e-13 * abs(psi) + 4.0 * EPS * scale * total * total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def attempt(a: Array, step: float) -> None:
-    """Where the direction leads, as (TRY_ALPHA, TRY_F)."""
-    for start, direction, end in ((ALPHA, D_ALPHA, TRY_ALPHA), (F, D_F, TRY_F)):
-        x, d, out = a[start], a[direction], a[end]
-        for i in range(a.shape[1]):
-            out[i] = x[i] + step * d[i]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def accept(a: Array) -> None:
-    """Go where was tried."""
-    copy(a[TRY_ALPHA], a[ALPHA])
-    copy(a[TRY_F], a[F])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -246,7 +188,7 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
     """
     for i in range(a.shape[1]):
         a[R, i] = a[W, i] * a[F, i] + a[G, i]
-    _solve(K, L, a[ROOT_W], a[R], a[ALPHA], a[F])
+    newton_step(K, L, a[ROOT_W], a[R], a[ALPHA], a[F])
     psi = _psi(y, kind, a[ALPHA], a[F], a)
     fill(a[TRY_F], 0.0)
     if psi >= likelihood_terms(kind, y, a[TRY_F], a[WEIGHT], a[LOG_P], a[D_ALPHA], a[D_F], a[TRY_ALPHA]):
@@ -257,92 +199,41 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sensitivities(K: Array, a: Array) -> tuple[float, float, float]:
-    """Leave c = -½ ∂ log|B|/∂f in a[C], for 1 - B⁻¹_ii its bound K_ii W_i/(1 + K_ii W_i).
+def _judge(
+    K: Array, y: Array, kind: int, L: Array, a: Array, scale: float, tol: float, before: float, repairs: int
+) -> tuple[int, float]:
+    """Whether a fresh factor shows this iterate to be the mode, `before` being the decrement at the last one.
 
     Returns
     -------
-    size : float
-        |c|₁.
-    spread : float
-        Σ |c_i| √S_ii, with S_ii <= K_ii/(1 + K_ii W_i): a step of decrement 1 changes log|B| by that at most.
-    root_sum : float
-        Σ √W.
+    verdict : int
+        CONVERGED; NOT_CONVERGED where rounding eats the answer; _APART where f is not Kα, which is left in a[TRY_F];
+        or _ON, the direction being at hand.
+    decrement : float
+        Newton's, or a bound on it; where rounding eats the answer, what rounding makes of it.
     """
-    total, spread, root_sum = 0.0, 0.0, 0.0
-    for i in range(a.shape[1]):
-        ratio = K[i, i] * a[W, i]
-        a[C, i] = 0.5 * ratio / (1.0 + ratio) * a[RATIO, i]
-        total += abs(a[C, i])
-        spread += abs(a[C, i]) * math.sqrt(K[i, i] / (1.0 + ratio))
-        root_sum += math.sqrt(a[W, i])
-    return total, spread, root_sum
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _left(K: Array, a: Array) -> float:
-    """By how much the step at hand would change log|B|: where K is large, even one of a tiny decrement may.
-
-    Where the step is long, c may be larger at its end: there W <= W exp(|δf d log W/df|), and W may have underflowed.
-    """
-    total = 0.0
-    for i in range(a.shape[1]):
-        change = abs(a[RATIO, i] * a[D_F, i])
-        ratio = min(K[i, i] * max(a[W, i], TINY) * math.exp(min(change, 700.0)), 1e300)
-        total += 0.5 * ratio / (1.0 + ratio) * change
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _drift(K: Array, a: Array) -> float:
-    """Leave Kα in a[TRY_F]; return the nats by which log Z changes if f is put to it."""
-    symmetric_times(K, a[ALPHA], a[TRY_F])
-    total = 0.0
-    for i in range(a.shape[1]):
-        a[D_F, i] = a[TRY_F, i] - a[F, i]
-        total += 0.5 * abs(a[ALPHA, i] * a[D_F, i])
-    return total + _left(K, a)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _largest_weights(y: Array, kind: int, a: Array, error: float) -> float:
-    """Σ W where every f is moved by up to `error` to make it largest: at f as it is, W may have underflowed."""
-    for i in range(a.shape[1]):
-        f = a[F, i]
-        # W of a logistic falls with |f|, that of a probit with yf
-        a[TRY_F, i] = math.copysign(max(abs(f) - error, 0.0), f) if kind == LOGISTIC else f - y[i] * error
-    likelihood_terms(kind, y, a[TRY_F], a[WEIGHT], a[LOG_P], a[LAST_D_ALPHA], a[LAST_D_F], a[TRY_ALPHA])
-    return size(a[LAST_D_F])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _rounding(K: Array, y: Array, kind: int, L: Array, a: Array, scale: float, implicit: float) -> float:
-    """What rounding may have done to the answer, as a multiple of what is tolerated.
-
-    The entries of K are known to a relative eps, so that e = eps |K| |α|₁ is the error of f = Kα, however a processor
-    rounds.  Two of its consequences are bounded: the decrement e √ΣW, and the error of log Z, eps Σ |G_ij K_ij| with
-    G = ∂ log Z/∂K,
-
-        e (½|α|₁ + |u|₁) + ½ eps ΣWK,    u = (I + WK)⁻¹ c.
-
-    `implicit` is a bound on |u|₁; where it does not do, u is computed.
-    """
-    alpha = max(size(a[ALPHA]), size(a[G]))  # equal at the mode; but the start, α = 0, may be the mode already
-    error = EPS * scale * alpha
-    if not error < np.inf:
-        return np.inf
-    trace = 0.0
-    for i in range(a.shape[1]):
-        trace += a[W, i] * K[i, i]
-    nats = 0.5 * (error * alpha + EPS * trace)
-    if nats + error * implicit > LOST_NATS:
-        _solve(K, L, a[ROOT_W], a[C], a[D_ALPHA], a[D_F])
-        implicit = size(a[D_ALPHA])
-    nats += error * implicit
-    decrement = error * math.sqrt(size(a[WEIGHT]))  # W <= ω
-    if decrement > ROUNDED_AWAY:
-        decrement = error * math.sqrt(_largest_weights(y, kind, a, error))
-    return max(nats / LOST_NATS, decrement / ROUNDED_AWAY)
+    target, decrement = _tolerance(tol, scale, a), _bound(a)
+    solved = not decrement <= target
+    if solved:
+        decrement = _direction(K, L, a)
+        if not decrement <= target:
+            return _ON, decrement
+    total, spread, root_sum = sensitivities(K, a)
+    left = decrement * spread
+    if not (left <= _NATS and decrement * math.sqrt(scale) <= _SHORT):
+        if not solved:
+            decrement = _direction(K, L, a)
+        left = left_to_do(K, a)
+        if not (left <= _NATS or decrement > 0.5 * before):
+            return _ON, decrement
+    error, drift = EPS * scale * size(a[WEIGHT]), 0.0  # of δf = Kδα by eps |K||r|₁, in every step
+    if not (error <= _SHORT and error * (0.5 * size(a[ALPHA]) + total) <= _NATS):
+        drift = drift_of_f(K, a)
+        if drift > _NATS and repairs < _REPAIRS:
+            return _APART, decrement
+    rounding = rounding_of_mode(K, y, kind, L, a, scale, total + root_sum * spread)
+    lost = max(rounding, max(left, drift) / LOST_NATS)
+    return (CONVERGED, decrement) if lost <= 1.0 else (NOT_CONVERGED, ROUNDED_AWAY * lost)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -374,40 +265,21 @@ def find_mode(
     if warm:
         copy(start, a[F])
     psi, decrement, before, repairs = _psi(y, kind, a[ALPHA], a[F], a), np.inf, np.inf, 0
-    steps = size(weights)  # of |r|₁, about: δf = Kδα is wrong by eps |K||r|₁
     for n_factor in range(1, max_iter + 1):
         if not _factor(K, a, L):
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, a
         if warm and n_factor == 1:
             psi = _warm_step(K, y, kind, L, a)
         else:
-            target = _tolerance(tol, scale, a)
-            decrement = _bound(a)
-            solved = not decrement <= target
-            if solved:
-                decrement = _direction(K, L, a)
-            settled = False
-            if decrement <= target:
-                total, spread, root_sum = _sensitivities(K, a)
-                left = decrement * spread
-                if not (left <= _NATS and decrement * math.sqrt(scale) <= _SHORT):
-                    if not solved:
-                        decrement = _direction(K, L, a)
-                    left = _left(K, a)
-                settled = left <= _NATS or decrement > 0.5 * before
-                if settled:
-                    error = EPS * scale * steps
-                    apart = not (error <= _SHORT and error * (0.5 * size(a[ALPHA]) + total) <= _NATS)
-                    drift = _drift(K, a) if apart else 0.0
-                    if drift > _NATS and repairs < _REPAIRS:
-                        copy(a[TRY_F], a[F])
-                        psi, before, repairs = _psi(y, kind, a[ALPHA], a[F], a), np.inf, repairs + 1
-                        continue
-                    rounding = _rounding(K, y, kind, L, a, scale, total + root_sum * spread)
-                    lost = max(rounding, left / LOST_NATS, drift / LOST_NATS)
-                    if not lost <= 1.0:
-                        return NOT_CONVERGED, n_factor, ROUNDED_AWAY * lost, psi, a
-                    return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), a
+            verdict, decrement = _judge(K, y, kind, L, a, scale, tol, before, repairs)
+            if verdict == CONVERGED:
+                return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), a
+            if verdict == NOT_CONVERGED:
+                return NOT_CONVERGED, n_factor, decrement, psi, a
+            if verdict == _APART:
+                copy(a[TRY_F], a[F])
+                psi, before, repairs = _psi(y, kind, a[ALPHA], a[F], a), np.inf, repairs + 1
+                continue
             before = decrement
             moved, psi = _ascend(y, kind, a, psi, scale, HALVINGS)
             if not moved:

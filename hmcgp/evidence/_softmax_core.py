@@ -1,7 +1,7 @@
 """Compiled Newton iteration to the mode of p(f | y) of several classes.
 
 Symbols as in `hmcgp.evidence.softmax`.  Arrays over classes and rows are flat, class after class; the rows of an
-iterate are those of `_laplace_core`, with ωπ in place of W where the factors are concerned.  A pair (α, f = Kα) is
+iterate are those of `_newton_core`, with ωπ in place of W where the factors are concerned.  A pair (α, f = Kα) is
 carried; with r = g - α, the gradient of Ψ, Newton's step is δα = (I + WK)⁻¹ r, δf = K δα = (K⁻¹ + W)⁻¹ r
 (`_softmax_algebra_core`).  The square root of r'δf, Newton's decrement, is the norm of the gradient on which the
 iteration stops.  Where Σ_c r_c = 0, as it is after every full step, r'W⁺r = Σ r²/ωπ bounds it from above.
@@ -19,7 +19,7 @@ from numba import njit
 
 from hmcgp._typing import Array
 from hmcgp.evidence._anderson_core import anderson_weights
-from hmcgp.evidence._laplace_core import (
+from hmcgp.evidence._newton_core import (
     ALPHA,
     D_ALPHA,
     D_F,
@@ -27,13 +27,10 @@ from hmcgp.evidence._laplace_core import (
     HALVINGS,
     LAST_D_ALPHA,
     LAST_D_F,
-    LOST_NATS,
     MOVED_ALPHA,
     MOVED_F,
     ROOT_W,
-    ROUNDED_AWAY,
     ROWS,
-    TINY,
     TRY_ALPHA,
     TRY_F,
     WEIGHT,
@@ -49,6 +46,7 @@ from hmcgp.evidence._laplace_core import (
     size,
     slack,
 )
+from hmcgp.evidence._rounding_core import LOST_NATS, ROUNDED_AWAY, TINY
 from hmcgp.evidence._softmax_algebra_core import PI, factor, gradient, solve_newton
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import exp_nonpositive
@@ -127,10 +125,10 @@ def _tolerance(tol: float, scale: float, a: Array) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _rounding(K: Array, scale: float, a: Array) -> float:
-    """What rounding may have done to the answer, as a multiple of what is tolerated (see `_laplace_core._rounding`).
+    """What rounding may have done to the answer, as a multiple of what is tolerated.
 
-    Of the two bounds there, without the part of log Z that comes by way of the mode.  An error e of every f changes
-    log π(1 - π) by 2e at most, from what may have underflowed to what may be as large as ¼.
+    The two bounds of `_rounding_core.rounding_of_mode`, without the part of log Z that comes by way of the mode.  An
+    error e of every f changes log π(1 - π) by 2e at most, and from what may have underflowed to ¼ at most.
     """
     alpha = max(size(a[ALPHA]), size(a[G]))  # equal at the mode; but the start, α = 0, may be the mode already
     error = EPS * scale * alpha
