@@ -15,8 +15,9 @@ so here that is the rule, not a law.  Convergence is linear.
 
 L-BFGS compares values, and the rounding of a log density over a badly conditioned covariance (numbers almost without
 noise) hides the last of the slope: where the curvature is h, values that are wrong by e tell nothing of slopes below
-sqrt(2 h e).  Gradients are not compared but set to zero, so where the search ends for that reason Newton's method
-finishes it, with the Hessian by differences of gradients.
+sqrt(2 h e).  Which of several searches that end at one optimum is the highest then hangs on rounding too.  Gradients
+are not compared but set to zero, so Newton's method finishes the best search, with the Hessian by differences of
+gradients: what is returned is the optimum as far as rounding lets it be known, wherever the search happened to stop.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from hmcgp.target import ExpectationTarget, Target
 GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum
 M_STEP_ITERATIONS = 2  # of L-BFGS: more of them polish a maximum that the next E-step moves
 _HALVINGS = 10  # of a step that leads to where the E-step fails
-_NEWTON_STEPS = 3  # with one Hessian; the first takes the gradient down a thousandfold
+_NEWTON_STEPS = 5  # at most, with one Hessian; the first takes the gradient down a thousandfold
 _ROUNDING = 1e-6  # more than rounding changes a log density: a fall that is none
 
 
@@ -215,23 +216,22 @@ def hessian(target: Target, state: State, step: float = 1e-2) -> Array:
 
 
 def _polish(target: Target, optimum: _Optimum) -> _Optimum:
-    """Take the gradient to zero by Newton's method; where that fails, the optimum as it was."""
+    """Take the gradient to zero, as far as rounding lets it, by Newton's method; else the optimum as it was."""
     state, evaluations = optimum.state, optimum.evaluations + 2 * target.n_dim
+    best, slope = state, np.max(np.abs(state.grad))
     H = hessian(target, state)
     if not (np.isfinite(H).all() and np.linalg.eigvalsh(H).max() < 0.0):
         return optimum._replace(evaluations=evaluations)
-    polished = optimum
     for _ in range(_NEWTON_STEPS):
         state = init(target, state.position - np.linalg.solve(H, state.grad), state.carry)
         evaluations += 1
-        if not state.logdensity > optimum.state.logdensity - _ROUNDING:
+        last, left = slope, np.max(np.abs(state.grad))
+        if not (state.logdensity > optimum.state.logdensity - _ROUNDING and left < slope):
             break
-        slope = np.max(np.abs(state.grad))
-        if slope <= GRADIENT_TOLERANCE:
-            polished = _Optimum(state, evaluations)
-        if slope <= 0.1 * GRADIENT_TOLERANCE:
+        best, slope = state, left
+        if left > 0.5 * last:
             break
-    return polished._replace(evaluations=evaluations)
+    return _Optimum(best if slope <= GRADIENT_TOLERANCE else optimum.state, evaluations)
 
 
 def _climb_by_em(target: ExpectationTarget, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
@@ -284,7 +284,7 @@ _METHODS: dict[str, tuple[Callable[..., _Optimum], int]] = {"lbfgs": (_climb, 20
 def _best(target: Target, optima: list[_Optimum]) -> MapResult:
     highest = max(optima, key=lambda optimum: optimum.state.logdensity)
     evaluations = sum(optimum.evaluations for optimum in optima) - highest.evaluations
-    if highest.stalled and np.max(np.abs(highest.state.grad)) > GRADIENT_TOLERANCE:
+    if highest.stalled:
         highest = _polish(target, highest)
     best = highest.state
     return MapResult(

@@ -1,3 +1,4 @@
+import mpmath
 import numpy as np
 import pytest
 import reference
@@ -110,6 +111,66 @@ def test_noise_is_not_called_an_answer(variance, length_scale):
     K = squared_exponential(np.vstack([X, X]), variance, length_scale)
     with pytest.raises((NotConverged, NotPositiveDefinite)):
         Laplace()(K, np.concatenate([y, -y]), Logistic())
+
+
+def test_whether_noise_is_refused_does_not_hang_on_the_last_bit():
+    """As above, with K rounded in twenty other ways."""
+    X, y, _ = classification_problem(24, 2, seed=2)
+    K = squared_exponential(np.vstack([X, X]), 1e12, 1e4)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        E = np.triu(rng.choice([-(2.0**-52), 0.0, 2.0**-52], size=K.shape))
+        with pytest.raises((NotConverged, NotPositiveDefinite)):
+            Laplace()(K * (1.0 + np.maximum(E, E.T)), np.concatenate([y, -y]), Logistic())
+
+
+def exact_laplace_log_z(K, y, logistic):
+    """Log Z of Laplace's approximation, by Newton's method in 60 digits."""
+    with mpmath.workdps(60):
+        n, K, psi = len(y), mpmath.matrix(K.tolist()), -mpmath.inf
+        alpha, step, length = mpmath.zeros(n, 1), mpmath.zeros(n, 1), mpmath.mpf(1)
+        while True:
+            f = K * (alpha + length * step)
+            if logistic:
+                p = [1 / (1 + mpmath.exp(-yi * fi)) for yi, fi in zip(y, f, strict=True)]
+                slopes, W = [1 - pi for pi in p], mpmath.diag([pi * (1 - pi) for pi in p])
+            else:
+                p = [mpmath.erfc(-yi * fi / mpmath.sqrt(2)) / 2 for yi, fi in zip(y, f, strict=True)]
+                slopes = [mpmath.npdf(fi) / pi for fi, pi in zip(f, p, strict=True)]
+                W = mpmath.diag([r * (r + yi * fi) for r, yi, fi in zip(slopes, y, f, strict=True)])
+            trial = mpmath.fsum(mpmath.log(pi) for pi in p) - ((alpha + length * step).T * f)[0] / 2
+            if trial < psi - mpmath.mpf(10) ** -50:
+                length /= 2
+                continue
+            alpha, psi, length = alpha + length * step, trial, mpmath.mpf(1)
+            r = mpmath.matrix([yi * s for yi, s in zip(y, slopes, strict=True)]) - alpha
+            step = mpmath.lu_solve(mpmath.eye(n) + W * K, r)
+            if (r.T * K * step)[0] < mpmath.mpf(10) ** -40:
+                return float(psi - mpmath.log(mpmath.det(mpmath.eye(n) + W * K)) / 2)
+
+
+@pytest.mark.parametrize("likelihood", [Logistic(), Probit()], ids=repr)
+@pytest.mark.parametrize(
+    ("x", "y", "variance", "length_scale"),
+    [
+        ([0.0, 1.2, 0.0], [1, 1, -1], 4.5e11, 0.84),  # a small decrement that still moves the row without a copy by 1
+        ([0.0, 1.0], [1, 1], 1e15, 10.0),  # the first steps leave f and Kα apart
+        ([0.0, 0.5, -0.7, 0.9, -0.2], [1, 1, 1, -1, -1], 1e15, 8.0),
+        ([0.0, 1.0, 2.0, 3.0], [1, -1, 1, 1], 3e26, 3.4),  # W underflows on the way
+        ([0.0, 0.4, 0.8], [1, 1, -1], 1e24, 30.0),
+        ([0.0, 0.4, 0.8], [1, 1, -1], 1e8, 3.0),
+    ],
+)
+def test_huge_prior_variances_are_right_or_refused(x, y, variance, length_scale, likelihood):
+    y = np.array(y, dtype=float)
+    K = squared_exponential(np.array(x)[:, None], variance, length_scale)
+    expected = exact_laplace_log_z(K, y, isinstance(likelihood, Logistic))
+    try:
+        log_z = Laplace()(K, y, likelihood, gradient=False).log_z
+    except (NotConverged, NotPositiveDefinite):
+        assert variance > 1e10
+    else:
+        np.testing.assert_allclose(log_z, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("bad", [{"tol": 0.0}, {"tol": "a"}, {"max_iter": 0}, {"max_iter": 2.5}])

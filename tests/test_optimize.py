@@ -151,6 +151,13 @@ def test_newton_finishes_what_rounding_hides(monkeypatch):
     assert 0 < result.evaluations - without.evaluations <= 2 * 4 + 3
 
 
+def test_the_best_of_searches_that_rounding_ranks_is_polished():
+    """Ends at one optimum, ranked by the rounding of their values: the highest need not be the nearest."""
+    target = Rounded(np.arange(4.0), 0.9 + np.eye(4))
+    result = find_map(target, random_state=0)
+    assert np.max(np.abs(target.evaluate(result.position).grad)) < 1e-11
+
+
 def test_newton_does_not_climb_a_saddle():
     """-x² + y² has no maximum: a search that ended beside its saddle is no optimum."""
 

@@ -16,15 +16,8 @@ MAXIMISED = GPClassifier(sampler="map", progressbar=False)
 REGRESSOR = GPRegressor(sampler="map", progressbar=False)
 
 
-def expected_failures(estimator):
-    if estimator is not REGRESSOR:
-        return {}
-    reason = "30 length scales of 15 rows: two searches end 5e-7 apart; see test_weights_estimators.py for one"
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::RuntimeWarning")
-@parametrize_with_checks([SAMPLED, MAXIMISED, REGRESSOR], expected_failed_checks=expected_failures)
+@parametrize_with_checks([SAMPLED, MAXIMISED, REGRESSOR])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         for category in (ConvergenceWarning, ApproximationWarning):

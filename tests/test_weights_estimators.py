@@ -73,7 +73,7 @@ def test_weights_are_copies_of_numbers(likelihood):
 
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_finds_them_equivalent():
-    """With one length scale: that of 30 length scales, where the density is flat, differs by 5e-7."""
+    """With one length scale; `test_sklearn_checks.py` has it with 30."""
     gp = GPRegressor(SquaredExponential(), sampler="map", progressbar=False)
     check_sample_weight_equivalence_on_dense_data("GPRegressor", gp)
 

@@ -27,7 +27,7 @@ from numba import njit
 
 from hmcgp._likelihood_core import LOGISTIC, logistic_terms
 from hmcgp._typing import Array
-from hmcgp.evidence import _laplace_core as laplace
+from hmcgp.evidence import _newton_core as newton
 from hmcgp.evidence._laplace_core import find_mode
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import (
@@ -46,7 +46,7 @@ _KEPT = 0.1  # of the distance to the boundary x = 4, by one step
 _LOCAL = 0.1  # a decrement below which A hardly changes from one iterate to the next
 _ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
 
-_MODE = laplace.F  # row of an iterate of Laplace's
+_MODE = newton.F  # row of an iterate of Laplace's
 
 # An iterate of the lower bound, with its work space, is one array `a` of shape (ROWS, n); its rows are
 NU, X, W, ROOT_W, Q, DQ = 0, 1, 2, 3, 4, 5  # the sites: ν, x = 1/w, w, √w, q and q'
@@ -220,7 +220,7 @@ def _maximise(
         The last iterate.
     """
     a, A = np.zeros((ROWS, y.shape[0])), np.empty_like(K)
-    laplace.copy(weights, a[WEIGHT])
+    newton.copy(weights, a[WEIGHT])
     _begin(K, start, warm, a)
     positive_definite, value = _evaluate(K, y, a, L)
     n_factor, decrement = 1, np.inf

@@ -18,7 +18,10 @@ from hmcgp.linalg import (
 )
 
 LOG_2PI = 1.8378770664093453
-LOST = 1e3 * 2.2e-16  # pivots this far below the diagonal of C are made of rounding
+_EPS = 2.2e-16
+LOST = 1e3 * _EPS  # pivots this far below the diagonal of C are made of rounding
+LOST_NATS = 0.1  # of log Z, by a bound on rounding that is some tens of times what rounding does,
+LOST_SHARE = 1e-6  # and this share of log Z on top: beyond, it is noise
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -44,6 +47,38 @@ def factor(K: Array, noise: Array, L: Array) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def rounding_of_fit(K: Array, noise: Array, alpha: Array) -> float:
+    """Bound on the rounding of ½ Σ y'α, for α of shape (n, k).
+
+    Entries of C are known to a relative eps, and a factor of it is that of a matrix as far away (backward error).
+    A change E of C changes ½ y'C⁻¹y by -½ α'Eα; with |E_ij| <= eps |C_ij| <= eps √(C_ii C_jj) that is at most
+    ½ eps (Σ |α_i| √C_ii)².
+    """
+    total = 0.0
+    for a in range(alpha.shape[1]):
+        size = 0.0
+        for i in range(alpha.shape[0]):
+            size += abs(alpha[i, a]) * math.sqrt(K[i, i] + noise[i])
+        total += size * size
+    return 0.5 * _EPS * total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def is_known(log_z: float, rounding: float) -> bool:
+    """Whether log Z is known to LOST_NATS + LOST_SHARE |log Z|; False for NaN and inf."""
+    return math.isfinite(log_z) and rounding <= LOST_NATS + LOST_SHARE * abs(log_z)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rounding_of_determinant(K: Array, noise: Array, L: Array) -> float:
+    """Rounding of Σ log L_ii: the pivot L_ii² is a difference of numbers of the size of C_ii."""
+    total = 0.0
+    for i in range(K.shape[0]):
+        total += (K[i, i] + noise[i]) / (L[i, i] * L[i, i])
+    return 0.5 * _EPS * total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def gradient_inplace(inverse: Array, alpha: Array) -> None:
     """Overwrite C⁻¹, or an estimate of it, by G = ½(αα' - C⁻¹); only the lower triangle is read."""
     for i in range(inverse.shape[0]):
@@ -58,8 +93,9 @@ def solve(K: Array, y: Array, noise: Array, gradient: bool) -> tuple[bool, float
 
     Returns
     -------
-    positive_definite : bool
-        Where False, the rest means nothing.
+    known : bool
+        Whether C is positive definite, and log Z known to LOST_NATS + LOST_SHARE |log Z|, to working precision.  Where
+        not, the rest means nothing.
     log_z : float
     alpha : ndarray of shape (n,)
         C⁻¹ y.
@@ -76,10 +112,13 @@ def solve(K: Array, y: Array, noise: Array, gradient: bool) -> tuple[bool, float
     for i in range(n):
         fit += y[i] * alpha[i]
     log_z = -0.5 * (fit + log_determinant(L) + n * LOG_2PI)
+    rounding = rounding_of_fit(K, noise, alpha.reshape(n, 1)) + _rounding_of_determinant(K, noise, L)
+    if not is_known(log_z, rounding):
+        return False, log_z, alpha, L
     if gradient:
         inverse_from_cholesky_inplace(L)
         gradient_inplace(L, alpha)
-    return math.isfinite(log_z), log_z, alpha, L
+    return True, log_z, alpha, L
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -110,7 +149,10 @@ def solve_columns(K: Array, Y: Array, noise: Array, gradient: bool) -> tuple[boo
         for a in range(k):
             fit += Y[i, a] * alpha[i, a]
     log_z = -0.5 * (fit + k * (log_determinant(L) + n * LOG_2PI))
+    rounding = rounding_of_fit(K, noise, alpha) + k * _rounding_of_determinant(K, noise, L)
+    if not is_known(log_z, rounding):
+        return False, log_z, alpha, L
     if gradient:
         inverse_from_cholesky_inplace(L)
         columns_gradient_inplace(L, alpha)
-    return math.isfinite(log_z), log_z, alpha, L
+    return True, log_z, alpha, L

@@ -41,7 +41,7 @@ import numpy as np
 
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
-from hmcgp.evidence._exact_core import LOG_2PI, LOST, columns_gradient_inplace
+from hmcgp.evidence._exact_core import LOG_2PI, LOST, columns_gradient_inplace, is_known, rounding_of_fit
 from hmcgp.evidence._iterative_precondition import Preconditioner, precondition
 from hmcgp.evidence._iterative_quadrature import Probes, Spectrum, gradient
 from hmcgp.evidence._iterative_solve import Solved, conjugate_gradients
@@ -140,6 +140,11 @@ def solve(K: Array, y: Array, noise: Array, settings: Settings, *, with_gradient
     lower = float(np.vdot(alpha.T, Y + solved.residuals[-k:]))
     log_determinant = P.log_determinant() + n * spectrum.log_first_column()[:, 0].mean()
     log_z = float(-0.5 * (lower + k * (log_determinant + n * LOG_2PI)))
+    if not is_known(log_z, rounding_of_fit(K, noise, alpha)):
+        raise NotPositiveDefinite(
+            f"Exact(solver='iterative'): rounding eats log Z (least noise {noise.min():.1e}, largest prior variance "
+            f"{largest:.1e}); is the noise too small for rows that repeat with other targets?"
+        )
     dK = dnoise = None
     if with_gradient:
         basis = np.stack([u[:-k] for u in solved.basis], axis=1)  # (m, J, n)

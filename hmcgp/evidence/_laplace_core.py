@@ -21,65 +21,58 @@ from numba import njit
 
 from hmcgp._likelihood_core import likelihood_terms
 from hmcgp._typing import Array
+from hmcgp.evidence._newton_core import (
+    ALPHA,
+    D_ALPHA,
+    D_F,
+    EPS,
+    HALVINGS,
+    LAST_D_ALPHA,
+    LAST_D_F,
+    LOG_P,
+    MOVED_ALPHA,
+    MOVED_F,
+    RATIO,
+    ROOT_W,
+    ROWS,
+    TRY_ALPHA,
+    TRY_F,
+    WEIGHT,
+    F,
+    G,
+    R,
+    W,
+    accept,
+    attempt,
+    copy,
+    dot,
+    fill,
+    newton_step,
+    size,
+    slack,
+)
+from hmcgp.evidence._rounding_core import (
+    LOST_NATS,
+    ROUNDED_AWAY,
+    drift_of_f,
+    left_to_do,
+    rounding_of_mode,
+    sensitivities,
+)
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import (
     cholesky_inplace,
-    cholesky_solve_inplace,
     inverse_from_cholesky_inplace,
     log_determinant,
     mirror_lower,
     symmetric_times,
 )
 
-EPS = 2.2e-16
-HALVINGS = 40
 _CACHED = 1200
-_SAFE_ROOT_W = 1e-4
-ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
-
-# An iterate, with its work space, is one array `a` of shape (ROWS, n); its rows are
-ALPHA, F = 0, 1  # α and f = Kα
-LOG_P, G, W, RATIO = 2, 3, 4, 5  # the likelihood's terms at f (RATIO: third derivative divided by W)
-ROOT_W = 6  # √W of the factor at hand
-R, D_ALPHA, D_F = 7, 8, 9  # gradient of Ψ, and the step
-TRY_ALPHA, TRY_F = 10, 11
-LAST_D_ALPHA, LAST_D_F = 12, 13  # direction of the chord step before,
-MOVED_ALPHA, MOVED_F = 14, 15  # and where it led
-WEIGHT = 16  # by which a row's log likelihood is multiplied, so that LOG_P, G and W are of p^weight
-ROWS = 17
-# (a tuple of arrays would read better, and takes three times as long to compile)
-
-
-# Plain loops where numpy has an expression: its slices and reductions take long to compile.
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def fill(x: Array, value: float) -> None:
-    for i in range(x.shape[0]):
-        x[i] = value
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def copy(x: Array, out: Array) -> None:
-    for i in range(x.shape[0]):
-        out[i] = x[i]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def size(x: Array) -> float:
-    """Σ |x_i|."""
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += abs(x[i])
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def dot(x: Array, y: Array) -> float:
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += x[i] * y[i]
-    return total
+_NATS = 1e-6  # of log Z, by which an iterate may be wrong that is called the mode
+_REPAIRS = 3  # of f = Kα
+_ON, _APART = -1, -2  # verdicts on an iterate, besides the status of the solver
+_SHORT = 1e-3  # a step of f over which W hardly changes
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -103,57 +96,12 @@ def _factor(K: Array, a: Array, L: Array) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve(K: Array, L: Array, root_w: Array, r: Array, dalpha: Array, df: Array) -> None:
-    """δα = r - √W x and δf = K δα, with x = B⁻¹ √W K r by the factor at hand.
-
-    Also δf = W^-½ x, which saves a product with K, but magnifies the rounding of x where W is tiny.
-    """
-    symmetric_times(K, r, df)
-    smallest = np.inf
-    for i in range(r.shape[0]):
-        dalpha[i] = root_w[i] * df[i]
-        smallest = min(smallest, root_w[i])
-    cholesky_solve_inplace(L, dalpha)
-    if smallest > _SAFE_ROOT_W:
-        for i in range(r.shape[0]):
-            df[i] = dalpha[i] / root_w[i]
-            dalpha[i] = r[i] - root_w[i] * dalpha[i]
-    else:
-        for i in range(r.shape[0]):
-            dalpha[i] = r[i] - root_w[i] * dalpha[i]
-        symmetric_times(K, dalpha, df)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _direction(K: Array, L: Array, a: Array) -> float:
     """Newton direction at the current iterate; returns the decrement."""
     for i in range(a.shape[1]):
         a[R, i] = a[G, i] - a[ALPHA, i]
-    _solve(K, L, a[ROOT_W], a[R], a[D_ALPHA], a[D_F])
+    newton_step(K, L, a[ROOT_W], a[R], a[D_ALPHA], a[D_F])
     return math.sqrt(max(dot(a[R], a[D_F]), 0.0))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def slack(a: Array, psi: float, scale: float) -> float:
-    """By how much rounding, of α'Kα above all, may make Ψ fall."""
-    total = size(a[ALPHA])
-    return 1e-13 * abs(psi) + 4.0 * EPS * scale * total * total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def attempt(a: Array, step: float) -> None:
-    """Where the direction leads, as (TRY_ALPHA, TRY_F)."""
-    for start, direction, end in ((ALPHA, D_ALPHA, TRY_ALPHA), (F, D_F, TRY_F)):
-        x, d, out = a[start], a[direction], a[end]
-        for i in range(a.shape[1]):
-            out[i] = x[i] + step * d[i]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def accept(a: Array) -> None:
-    """Go where was tried."""
-    copy(a[TRY_ALPHA], a[ALPHA])
-    copy(a[TRY_F], a[F])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -240,7 +188,7 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
     """
     for i in range(a.shape[1]):
         a[R, i] = a[W, i] * a[F, i] + a[G, i]
-    _solve(K, L, a[ROOT_W], a[R], a[ALPHA], a[F])
+    newton_step(K, L, a[ROOT_W], a[R], a[ALPHA], a[F])
     psi = _psi(y, kind, a[ALPHA], a[F], a)
     fill(a[TRY_F], 0.0)
     if psi >= likelihood_terms(kind, y, a[TRY_F], a[WEIGHT], a[LOG_P], a[D_ALPHA], a[D_F], a[TRY_ALPHA]):
@@ -251,16 +199,58 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _judge(
+    K: Array, y: Array, kind: int, L: Array, a: Array, scale: float, tol: float, before: float, repairs: int
+) -> tuple[int, float]:
+    """Whether a fresh factor shows this iterate to be the mode, `before` being the decrement at the last one.
+
+    Returns
+    -------
+    verdict : int
+        CONVERGED; NOT_CONVERGED where rounding eats the answer; _APART where f is not Kα, which is left in a[TRY_F];
+        or _ON, the direction being at hand.
+    decrement : float
+        Newton's, or a bound on it; where rounding eats the answer, what rounding makes of it.
+    """
+    target, decrement = _tolerance(tol, scale, a), _bound(a)
+    solved = not decrement <= target
+    if solved:
+        decrement = _direction(K, L, a)
+        if not decrement <= target:
+            return _ON, decrement
+    total, spread, root_sum = sensitivities(K, a)
+    left = decrement * spread
+    if not (left <= _NATS and decrement * math.sqrt(scale) <= _SHORT):
+        if not solved:
+            decrement = _direction(K, L, a)
+        left = left_to_do(K, a)
+        if not (left <= _NATS or decrement > 0.5 * before):
+            return _ON, decrement
+    error, drift = EPS * scale * size(a[WEIGHT]), 0.0  # of δf = Kδα by eps |K||r|₁, in every step
+    if not (error <= _SHORT and error * (0.5 * size(a[ALPHA]) + total) <= _NATS):
+        drift = drift_of_f(K, a)
+        if drift > _NATS and repairs < _REPAIRS:
+            return _APART, decrement
+    rounding = rounding_of_mode(K, y, kind, L, a, scale, total + root_sum * spread)
+    lost = max(rounding, max(left, drift) / LOST_NATS)
+    return (CONVERGED, decrement) if lost <= 1.0 else (NOT_CONVERGED, ROUNDED_AWAY * lost)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def find_mode(
     K: Array, y: Array, weights: Array, kind: int, start: Array, warm: bool, L: Array, tol: float, max_iter: int
 ) -> tuple[int, int, float, float, Array]:
     """Find the mode (from `start` if warm, else from 0) and leave in L the factor of B there.
 
+    A small decrement ends the iteration where the step left would not change log|B| either, or rounding keeps the
+    decrement from falling.  Then f = Kα, of which both sides were only added to, is made true again where they have
+    come apart, and the answer is held against what rounding can do to it.
+
     Returns
     -------
     status, n_factor : int
     residual : float
-        Newton's decrement at the mode, or a bound on it.
+        Newton's decrement at the mode, or a bound on it; where the answer drowns in rounding, the decrement of that.
     log_z : float
         Log evidence, where the status is CONVERGED.
     a : ndarray of shape (ROWS, n)
@@ -274,21 +264,23 @@ def find_mode(
     copy(weights, a[WEIGHT])
     if warm:
         copy(start, a[F])
-    psi, decrement = _psi(y, kind, a[ALPHA], a[F], a), np.inf
+    psi, decrement, before, repairs = _psi(y, kind, a[ALPHA], a[F], a), np.inf, np.inf, 0
     for n_factor in range(1, max_iter + 1):
         if not _factor(K, a, L):
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, a
         if warm and n_factor == 1:
             psi = _warm_step(K, y, kind, L, a)
         else:
-            target = _tolerance(tol, scale, a)
-            decrement = _bound(a)
-            if not decrement <= target:
-                decrement = _direction(K, L, a)
-            if target > ROUNDED_AWAY:
-                return NOT_CONVERGED, n_factor, target, psi, a
-            if decrement <= target:
+            verdict, decrement = _judge(K, y, kind, L, a, scale, tol, before, repairs)
+            if verdict == CONVERGED:
                 return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), a
+            if verdict == NOT_CONVERGED:
+                return NOT_CONVERGED, n_factor, decrement, psi, a
+            if verdict == _APART:
+                copy(a[TRY_F], a[F])
+                psi, before, repairs = _psi(y, kind, a[ALPHA], a[F], a), np.inf, repairs + 1
+                continue
+            before = decrement
             moved, psi = _ascend(y, kind, a, psi, scale, HALVINGS)
             if not moved:
                 return NOT_CONVERGED, n_factor, decrement, psi, a

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
-from hmcgp.evidence._laplace_core import D_F, ROOT_W, TRY_ALPHA, TRY_F, WEIGHT, G, R, copy, fill
+from hmcgp.evidence._newton_core import D_F, ROOT_W, TRY_ALPHA, TRY_F, WEIGHT, G, R, copy, fill
 from hmcgp.linalg import (
     add_gram,
     cholesky_inplace,

@@ -1,7 +1,7 @@
 """Compiled Newton iteration to the mode of p(f | y) of several classes.
 
 Symbols as in `hmcgp.evidence.softmax`.  Arrays over classes and rows are flat, class after class; the rows of an
-iterate are those of `_laplace_core`, with ωπ in place of W where the factors are concerned.  A pair (α, f = Kα) is
+iterate are those of `_newton_core`, with ωπ in place of W where the factors are concerned.  A pair (α, f = Kα) is
 carried; with r = g - α, the gradient of Ψ, Newton's step is δα = (I + WK)⁻¹ r, δf = K δα = (K⁻¹ + W)⁻¹ r
 (`_softmax_algebra_core`).  The square root of r'δf, Newton's decrement, is the norm of the gradient on which the
 iteration stops.  Where Σ_c r_c = 0, as it is after every full step, r'W⁺r = Σ r²/ωπ bounds it from above.
@@ -19,7 +19,7 @@ from numba import njit
 
 from hmcgp._typing import Array
 from hmcgp.evidence._anderson_core import anderson_weights
-from hmcgp.evidence._laplace_core import (
+from hmcgp.evidence._newton_core import (
     ALPHA,
     D_ALPHA,
     D_F,
@@ -30,7 +30,6 @@ from hmcgp.evidence._laplace_core import (
     MOVED_ALPHA,
     MOVED_F,
     ROOT_W,
-    ROUNDED_AWAY,
     ROWS,
     TRY_ALPHA,
     TRY_F,
@@ -47,6 +46,7 @@ from hmcgp.evidence._laplace_core import (
     size,
     slack,
 )
+from hmcgp.evidence._rounding_core import LOST_NATS, ROUNDED_AWAY, TINY
 from hmcgp.evidence._softmax_algebra_core import PI, factor, gradient, solve_newton
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import exp_nonpositive
@@ -121,6 +121,27 @@ def _ascend(y: Array, a: Array, psi: float, scale: float, halvings: int) -> tupl
 def _tolerance(tol: float, scale: float, a: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √(2 tr W), since W <= 2 diag W."""
     return max(tol, EPS * scale * size(a[ALPHA]) * math.sqrt(2.0 * size(a[W])))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rounding(K: Array, scale: float, a: Array) -> float:
+    """What rounding may have done to the answer, as a multiple of what is tolerated.
+
+    The two bounds of `_rounding_core.rounding_of_mode`, without the part of log Z that comes by way of the mode.  An
+    error e of every f changes log π(1 - π) by 2e at most, and from what may have underflowed to ¼ at most.
+    """
+    alpha = max(size(a[ALPHA]), size(a[G]))  # equal at the mode; but the start, α = 0, may be the mode already
+    error = EPS * scale * alpha
+    if not error < np.inf:
+        return np.inf
+    n, growth = K.shape[1], math.exp(min(2.0 * error, 700.0))
+    weights, trace = 0.0, 0.0
+    for k in range(a.shape[1]):
+        i = k % n
+        weights += min(0.25 * a[WEIGHT, k], max(a[W, k], TINY) * growth)
+        trace += a[W, k] * K[min(k // n, K.shape[0] - 1), i, i]
+    nats = 0.5 * (error * alpha + EPS * trace)
+    return max(nats / LOST_NATS, error * math.sqrt(2.0 * weights) / ROUNDED_AWAY)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -264,6 +285,10 @@ def find_mode(
             psi = _warm_step(K, y, A, M, a)
         fresh = not (warm and first)
         status, before, decrement, psi = _steps(K, y, A, M, a, psi, scale, tol, fresh, before)
+        if status == CONVERGED:
+            rounding = _rounding(K, scale, a)
+            if not rounding <= 1.0:
+                status, decrement = NOT_CONVERGED, ROUNDED_AWAY * rounding
         if status >= 0:
             return status, n_factor, decrement, psi - half_log_det + log_root
     return NOT_CONVERGED, max_iter, decrement, psi

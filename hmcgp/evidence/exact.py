@@ -170,7 +170,8 @@ class Exact:
         Raises
         ------
         NotPositiveDefinite
-            Where K + diag noise cannot be told from a singular matrix.
+            Where K + diag noise cannot be told from a singular matrix, or is so near to one that a bound on the
+            rounding of log Z exceeds 0.1 nats plus a millionth of |log Z| (rounding is a few per cent of the bound).
         NotConverged
             Where the iterative solver used up its products with K.
         """
@@ -181,14 +182,15 @@ class Exact:
         if self.solver == "iterative":
             return self._iterate(K, y, likelihood, noise, gradient)
         if y.ndim == 1:
-            positive_definite, log_z, alpha, L = core.solve(K, y, noise, gradient)
+            known, log_z, alpha, L = core.solve(K, y, noise, gradient)
         else:
-            positive_definite, log_z, alpha, L = core.solve_columns(K, np.ascontiguousarray(y), noise, gradient)
-        if not positive_definite:
+            known, log_z, alpha, L = core.solve_columns(K, np.ascontiguousarray(y), noise, gradient)
+        if not known:
             raise NotPositiveDefinite(
-                f"Exact: K + diag noise is not positive definite to working precision (least noise {noise.min():.1e}, "
-                f"largest prior variance {np.max(np.diag(K)):.1e}); is K a finite covariance matrix, and the noise not "
-                "too small?"
+                "Exact: K + diag noise is not positive definite to working precision, or so nearly singular that "
+                f"rounding eats log Z (least noise {noise.min():.1e}, largest prior variance "
+                f"{np.max(np.diag(K)):.1e}); is K a finite covariance matrix, and the noise not too small for rows "
+                "that repeat with other targets?"
             )
         posterior = ExactPosterior(y - (noise * alpha.T).T, alpha, noise, None if gradient else L)
         dlik = likelihood.pull_back(np.diag(L)) if gradient else np.empty(0)

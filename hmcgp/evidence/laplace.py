@@ -26,6 +26,7 @@ import numpy as np
 
 from hmcgp._typing import Array
 from hmcgp.evidence import _laplace_core as core
+from hmcgp.evidence import _newton_core as newton
 from hmcgp.evidence._solver import check_settings, leave_out, needs_factor, predict_by_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
 from hmcgp.likelihoods import Likelihood, Logistic, Probit
@@ -122,6 +123,6 @@ class Laplace:
         )
         raise_for_status(self, status, n_factor, residual, K)
         posterior = LaplacePosterior(
-            a[core.F], a[core.ALPHA], a[core.ROOT_W], None if gradient else L, None if gradient else K
+            a[newton.F], a[newton.ALPHA], a[newton.ROOT_W], None if gradient else L, None if gradient else K
         )
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

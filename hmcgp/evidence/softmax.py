@@ -38,7 +38,7 @@ from scipy.linalg import solve_triangular
 
 from hmcgp._typing import Array
 from hmcgp.evidence import _softmax_core as core
-from hmcgp.evidence._laplace_core import ALPHA, F
+from hmcgp.evidence._newton_core import ALPHA, F
 from hmcgp.evidence._softmax_algebra_core import PI
 from hmcgp.evidence._solver import CONVERGED, check_settings, needs_factor, raise_for_status
 from hmcgp.evidence.base import Evidence
