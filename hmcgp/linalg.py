@@ -8,6 +8,10 @@ Unlike a ctypes pointer, a *name* can be stored in numba's disk cache, so a seco
 Matrices are C-contiguous float64.  LAPACK reads them column by column, so the lower triangle of a C array is LAPACK's
 "U" triangle.  Every routine here works on the **lower triangle** of the C array, where each row is contiguous, and
 neither reads nor writes the other one unless it says so.
+
+Nothing is compiled with `fastmath`.  A loop that writes to memory has two versions, one vectorised, one not, and looks
+at the distances between its arrays to choose; had the compiler leave to reorder a sum, its rounding would depend on
+where the arrays lie.  Sums here keep an order of their own (`total`, `dot`), and `multiply_add` says what is fused.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import Any
 
 import llvmlite.binding
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
@@ -39,6 +44,20 @@ _dtrsm = _external("blas", "dtrsm", 11)
 _dsyrk = _external("blas", "dsyrk", 10)
 _dtrsv = _external("blas", "dtrsv", 8)
 _dsymv = _external("blas", "dsymv", 10)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def multiply_add(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """Give a b + c in compiled code, rounded once where the processor has an instruction for it, else twice."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        double = args[0].type
+        fmuladd = builder.module.declare_intrinsic(
+            "llvm.fmuladd", [double], ir.FunctionType(double, [double, double, double])
+        )
+        return builder.call(fmuladd, args)
+
+    return types.float64(types.float64, types.float64, types.float64), codegen
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -249,14 +268,47 @@ def mirror_lower(A: Array) -> None:
                     A[j, i] = A[i, j]
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def total(x: Array) -> float:
+    """Σ x_i, as eight interleaved sums: a single one would wait for each addition before the next."""
+    a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    n = x.shape[0]
+    for i in range(0, n - 7, 8):
+        a += x[i]
+        b += x[i + 1]
+        c += x[i + 2]
+        d += x[i + 3]
+        e += x[i + 4]
+        f += x[i + 5]
+        g += x[i + 6]
+        h += x[i + 7]
+    for i in range(n - n % 8, n):
+        a += x[i]
+    return ((a + b) + (c + d)) + ((e + f) + (g + h))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def dot(x: Array, y: Array) -> float:
+    """Σ x_i y_i, as four interleaved sums."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    n = x.shape[0]
+    for i in range(0, n - 3, 4):
+        a += x[i] * y[i]
+        b += x[i + 1] * y[i + 1]
+        c += x[i + 2] * y[i + 2]
+        d += x[i + 3] * y[i + 3]
+    for i in range(n - n % 4, n):
+        a += x[i] * y[i]
+    return (a + b) + (c + d)
+
+
 _LOG2_E = 1.4426950408889634
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves the nearest integer in the low bits
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 EXP_FLOOR = -690.0  # below it exp is taken as 0 (1e-300): subnormal numbers would only slow everything down
 
 
-# "contract" lets the compiler fuse multiply and add; it changes nothing about NaN or infinity.
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy")
 def exp_nonpositive(x: Array, out: Array, scale: float) -> None:
     """Write scale * exp(x) into out, for x <= 0, to 2 units in the last place.
 
@@ -265,23 +317,23 @@ def exp_nonpositive(x: Array, out: Array, scale: float) -> None:
     """
     for j in range(x.shape[0]):
         t = max(x[j], EXP_FLOOR)
-        shifted = t * _LOG2_E + _ROUND
+        shifted = multiply_add(t, _LOG2_E, _ROUND)
         k = shifted - _ROUND
-        r = (t - k * _LN2_HIGH) - k * _LN2_LOW
+        r = multiply_add(k, -_LN2_LOW, multiply_add(k, -_LN2_HIGH, t))
         p = 1.0 / 6227020800.0
-        p = p * r + 1.0 / 479001600.0
-        p = p * r + 1.0 / 39916800.0
-        p = p * r + 1.0 / 3628800.0
-        p = p * r + 1.0 / 362880.0
-        p = p * r + 1.0 / 40320.0
-        p = p * r + 1.0 / 5040.0
-        p = p * r + 1.0 / 720.0
-        p = p * r + 1.0 / 120.0
-        p = p * r + 1.0 / 24.0
-        p = p * r + 1.0 / 6.0
-        p = p * r + 0.5
-        p = p * r + 1.0
-        power = np.float64(p * r + 1.0).view(np.int64) + (
+        p = multiply_add(p, r, 1.0 / 479001600.0)
+        p = multiply_add(p, r, 1.0 / 39916800.0)
+        p = multiply_add(p, r, 1.0 / 3628800.0)
+        p = multiply_add(p, r, 1.0 / 362880.0)
+        p = multiply_add(p, r, 1.0 / 40320.0)
+        p = multiply_add(p, r, 1.0 / 5040.0)
+        p = multiply_add(p, r, 1.0 / 720.0)
+        p = multiply_add(p, r, 1.0 / 120.0)
+        p = multiply_add(p, r, 1.0 / 24.0)
+        p = multiply_add(p, r, 1.0 / 6.0)
+        p = multiply_add(p, r, 0.5)
+        p = multiply_add(p, r, 1.0)
+        power = np.float64(multiply_add(p, r, 1.0)).view(np.int64) + (
             np.float64(shifted).view(np.int64) << 52
         )  # adds k to the exponent
         value = scale * np.int64(power).view(np.float64) if x[j] > EXP_FLOOR else 0.0
