@@ -269,6 +269,15 @@ def mirror_lower(A: Array) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def least_diagonal(A: Array) -> float:
+    """Smallest diagonal element of the square matrices that A, of shape (k n, n), stacks."""
+    least = np.inf
+    for i in range(A.shape[0]):
+        least = min(least, A[i, i % A.shape[1]])
+    return least
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def total(x: Array) -> float:
     """Σ x_i, as eight interleaved sums: a single one would wait for each addition before the next."""
     a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
