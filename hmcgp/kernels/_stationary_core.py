@@ -98,22 +98,14 @@ def pull_back(G: Array, K: Array, Z: Array) -> tuple[float, Array]:
 def pull_back_inputs(G: Array, W: Array, Z: Array) -> Array:
     """Σ_j G_ij W_ij (z_ik - z_jk), of shape (d, n); of the symmetric matrices only the lower triangles are read."""
     d, n = Z.shape
-    out, S = np.zeros((d, n)), np.empty((n, n))
+    out, s, part = np.zeros((d, n)), np.empty(n), np.empty(n)
     for i in range(n):
-        for j in range(i + 1):
-            S[i, j] = G[i, j] * W[i, j]
-    mirror_lower(S)
-    for i in range(0, n - 1, 2):  # sums of rows, two at a time, as above
-        s, t = S[i], S[i + 1]
+        for j in range(i):
+            s[j] = G[i, j] * W[i, j]
         for k in range(d):
-            b, row = Z[k], out[k]
-            a, c = b[i], b[i + 1]
-            for j in range(n):
-                row[j] -= s[j] * (a - b[j]) + t[j] * (c - b[j])
-    if n % 2 == 1:
-        s = S[n - 1]
-        for k in range(d):
-            b, row = Z[k], out[k]
-            for j in range(n):
-                row[j] -= s[j] * (b[n - 1] - b[j])
+            a, b, row = Z[k, i], Z[k], out[k]
+            for j in range(i):
+                part[j] = s[j] * (a - b[j])
+                row[j] -= part[j]
+            row[i] += total(part[:i])
     return out
