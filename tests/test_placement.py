@@ -62,7 +62,7 @@ def test_nothing_is_compiled_with_leave_to_reorder_sums():
     assert [name for name, function in compiled.items() if function.targetoptions.get("fastmath")] == []
 
 
-@pytest.mark.parametrize("kernel", BOUND, ids=str)
+@pytest.mark.parametrize("kernel", BOUND, ids=[f"{i}-{type(k).__name__}" for i, k in enumerate(BOUND)])
 def test_kernels_do_not_depend_on_placement(kernel):
     scattered = Scattered(0)
     for n in SIZES:
