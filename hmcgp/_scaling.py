@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 
 from hmcgp._typing import Array
 
+# A range below this part of the largest absolute value is rounding: a column like 1 + 1e-14 noise takes at most a
+# thousand different values, and what tells them apart are the last bits of some earlier computation.
+_ROUNDING = 1000.0 * np.finfo(float).eps  # 2.2e-13
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -20,20 +24,20 @@ class Scaling:
     size: Array  # (d,)
     mean: Array  # (d,)
     sd: Array  # (d,)
-    constant: NDArray[np.bool_]  # (d,), inputs that never change
+    constant: NDArray[np.bool_]  # (d,), inputs that never change, or by rounding alone
 
     @classmethod
     def learn(
         cls, X: Array, *, standardize: bool, keep: NDArray[np.bool_] | None = None, weights: Array | None = None
     ) -> Scaling:
         """Location and spread of the columns of X, rows weighted; or the identity, for all or for those to `keep`."""
-        constant = X.max(axis=0) == X.min(axis=0)
-        d = X.shape[1]
+        size, d = np.abs(X).max(axis=0), X.shape[1]
+        size = np.where(size > 0.0, size, 1.0)
+        constant = X.max(axis=0) / size - X.min(axis=0) / size <= _ROUNDING
         if not standardize:
             return cls(np.ones(d), np.zeros(d), np.ones(d), constant)
         keep = np.zeros(d, dtype=bool) if keep is None else keep
-        size = np.abs(X).max(axis=0)
-        size = np.where((size > 0.0) & ~keep, size, 1.0)
+        size = np.where(keep, 1.0, size)
         unit = X / size
         if weights is None:
             mean, sd = unit.mean(axis=0), unit.std(axis=0)

@@ -28,7 +28,7 @@ from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
 from hmcgp.evidence.expected import ExpectedLogDensity
 from hmcgp.hyperprior import HyperPrior, Theta, with_prior
-from hmcgp.kernels import Kernel, Parameter, SquaredExponential
+from hmcgp.kernels import Kernel, Parameter, SquaredExponential, contract
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Classes, Likelihood
 from hmcgp.pairs import resolve
@@ -116,6 +116,11 @@ class Model:
         places = iter(self._prior.slices)
         self._of_kernel = [(p, next(places) if p.is_free else None) for p in of_kernel]
         self._of_likelihood = [(p, next(places) if p.is_free else None) for p in of_likelihood]
+        self._n_kernel = sum(p.size for p in of_kernel)
+        self._foreign = contract.is_foreign(self.kernel)  # has a class that this package has not tested
+        if self._foreign:
+            rng = np.random.default_rng(0)
+            contract.check_kernel(lambda: self.bound_kernel(self._prior.sample(rng)), self.X)
 
     def _check_kernel(self, kernel: Any) -> Kernel:
         if isinstance(kernel, list | tuple):
@@ -274,10 +279,11 @@ class Model:
         return evidence.log_z, grad
 
     def _log_evidence(self, theta: Array, start: Array | None) -> tuple[Evidence, Array]:
-        K, pullback = self.bound_kernel(theta).vjp(self.X)
-        evidence = self.evidence(K, self.y, self.bound_likelihood(theta), start)
+        kernel = self.bound_kernel(theta)
+        K, pullback = contract.covariance_and_pullback(kernel, self.X)
+        evidence = self.evidence(self._covariance(K), self.y, self.bound_likelihood(theta), start)
         assert evidence.dK is not None
-        grad = pullback(evidence.dK)
+        grad = contract.derivatives(kernel, pullback(evidence.dK), self._n_kernel)
         if self._of_likelihood:
             grad = np.concatenate([grad, evidence.dlik])
         return evidence, grad[self._free]
@@ -287,7 +293,14 @@ class Model:
         """The bound kernel and the latent posterior at theta, ready to predict."""
         theta = self.theta_vector(theta)
         kernel = self.bound_kernel(theta)
-        return kernel, self.evidence(kernel(self.X), self.y, self.bound_likelihood(theta), start, gradient=False)
+        K = self._covariance(contract.covariance(kernel, self.X))
+        return kernel, self.evidence(K, self.y, self.bound_likelihood(theta), start, gradient=False)
+
+    def _covariance(self, K: Array) -> Array:
+        """Refuse a matrix that no provider should see; finite numbers come out of some of them all the same."""
+        if self._foreign and contract.has_negative_variance(K):
+            raise NotPositiveDefinite("the kernel gives a negative variance at these hyperparameters.")
+        return K
 
     def log_prior(self, u: Array) -> tuple[float, Array]:
         """Log prior density of u (Jacobian included) and its gradient."""
@@ -359,7 +372,7 @@ class Model:
             return Expectation(evaluation, None)
         surrogate, theta = copy.copy(self), self._prior.constrain(u)
         with np.errstate(all="ignore"):
-            K, likelihood = self.bound_kernel(theta)(self.X), self.bound_likelihood(theta)
+            K, likelihood = contract.covariance(self.bound_kernel(theta), self.X), self.bound_likelihood(theta)
             try:
                 surrogate.evidence = ExpectedLogDensity.given(K, self.y, likelihood, evidence)
             except NotPositiveDefinite:

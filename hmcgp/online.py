@@ -25,7 +25,7 @@ from hmcgp.errors import NotPositiveDefinite
 from hmcgp.evidence import Evidence, EvidenceProvider
 from hmcgp.evidence.exact import ExactPosterior
 from hmcgp.hyperprior import Theta
-from hmcgp.kernels import Kernel
+from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model import Model
 
@@ -94,13 +94,15 @@ class GrowingModel(Model):
     def _extended(self, kernel: Kernel, theta: Array, old: Evidence, X: Array, y: Array) -> Evidence:
         """The evidence of all rows at theta, given that of all but the last."""
         n = len(self.y) - len(y)
-        K_cross, likelihood, start = kernel(self.X[:n], X), self.bound_likelihood(theta), None
+        K_cross = contract.cross_covariance(kernel, self.X[:n], X)
+        likelihood, start = self.bound_likelihood(theta), None
         unweighted = likelihood.weights is None
         if unweighted and isinstance(old.posterior, ExactPosterior) and isinstance(likelihood, NoisyNumbers):
-            return _extended_exactly(old, old.posterior, K_cross, kernel(X), y, likelihood.row_noise(len(self.y))[n:])
+            noise = likelihood.row_noise(len(self.y))[n:]
+            return _extended_exactly(old, old.posterior, K_cross, contract.covariance(kernel, X), y, noise)
         if hasattr(old.posterior, "start_with"):
-            start = old.posterior.start_with(*old.posterior.predict(K_cross, kernel.diag(X)))
-        return self.evidence(kernel(self.X), self.y, likelihood, start, gradient=False)
+            start = old.posterior.start_with(*old.posterior.predict(K_cross, contract.variances(kernel, X)))
+        return self.evidence(contract.covariance(kernel, self.X), self.y, likelihood, start, gradient=False)
 
 
 def _bytes(posterior: object) -> int:

@@ -29,7 +29,7 @@ from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged
 from hmcgp.evidence import Evidence, Posterior
-from hmcgp.kernels import Kernel
+from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import NoisyNumbers
 from hmcgp.model import Model
 
@@ -185,7 +185,8 @@ def observed_jointly(model: Model, draws: Array, X: Array) -> Iterator[tuple[Arr
 
 @defer_interrupts
 def _jointly(model: Model, theta: Array, kernel: Kernel, evidence: Evidence, X: Array) -> tuple[Array, Array]:
-    mean, covariance = evidence.posterior.predict_jointly(kernel(model.X, X), kernel(X))  # type: ignore[attr-defined]
+    K_cross, K_new = contract.cross_covariance(kernel, model.X, X), contract.covariance(kernel, X)
+    mean, covariance = evidence.posterior.predict_jointly(K_cross, K_new)  # type: ignore[attr-defined]
     covariance.flat[:: len(X) + 1] += _noisy(model, theta).noise_at(X)
     return mean, covariance
 
@@ -372,7 +373,8 @@ def _blocks(model: Model, m: int) -> list[slice]:
 
 def _predict(kernel: Kernel, posterior: Posterior, X: Array, X_new: Array) -> tuple[Array, Array]:
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, variance = posterior.predict(kernel(X, X_new), kernel.diag(X_new))
+        K_cross, k_diag = contract.cross_covariance(kernel, X, X_new), contract.variances(kernel, X_new)
+        mean, variance = posterior.predict(K_cross, k_diag)
     if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
         m = len(X_new)
         finite = np.isfinite(mean).reshape(m, -1).all(axis=1) & np.isfinite(variance).reshape(m, -1).all(axis=1)

@@ -303,8 +303,9 @@ def learn_scaling(y: Array, layout: OneOutput, weights: Array | None, *, standar
             raise InvalidInput(f"there are {len(column)} targets{of_output}, and at least 2 are needed.")
         found.append(Scaling.learn(column[:, None], standardize=standardize, weights=of_rows))
         if found[-1].constant[0]:
+            about = "" if column.min() == column.max() else ", up to rounding"
             raise InvalidInput(
-                f"all {len(column)} targets{of_output} are {column[0]:g}: there is nothing to explain. "
+                f"all {len(column)} targets{of_output} are {column[0]:g}{about}: there is nothing to explain. "
                 "Check the selection of rows and of the target column."
             )
     parts = ("size", "mean", "sd", "constant")

@@ -15,16 +15,9 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
+from hmcgp.linalg import dot
 
 _RIDGE = 1e-13  # of columns of unit length
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-def _dot(x: Array, y: Array) -> float:
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += x[i] * y[i]
-    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -59,12 +52,12 @@ def anderson_weights(changes: Array, last: Array) -> Array:
     k = changes.shape[0]
     gram, c, scale = np.empty((k, k)), np.empty(k), np.empty(k)
     for i in range(k):
-        square = _dot(changes[i], changes[i])
+        square = dot(changes[i], changes[i])
         scale[i] = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
         for j in range(i):
-            gram[i, j] = _dot(changes[i], changes[j]) * scale[i] * scale[j]
+            gram[i, j] = dot(changes[i], changes[j]) * scale[i] * scale[j]
         gram[i, i] = 1.0 + _RIDGE
-        c[i] = _dot(changes[i], last) * scale[i]
+        c[i] = dot(changes[i], last) * scale[i]
     _solve_small(gram, c)
     for i in range(k):
         c[i] *= scale[i]

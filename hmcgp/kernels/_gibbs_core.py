@@ -12,10 +12,10 @@ import numpy as np
 from numba import njit
 
 from hmcgp._typing import Array
-from hmcgp.linalg import exp_nonpositive, mirror_lower
+from hmcgp.linalg import exp_nonpositive, mirror_lower, total
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, error_model="numpy")
 def _row(
     X: Array, R: Array, i: int, X2: Array, R2: Array, m: int, variance: float, work: Array, factor: Array, out: Array
 ) -> None:
@@ -55,21 +55,20 @@ def cross_covariance(X: Array, R: Array, X2: Array, R2: Array, variance: float) 
     return K
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@njit(cache=True, error_model="numpy")
 def pull_back(G: Array, K: Array, X: Array, R: Array) -> Array:
     """Σ_ij G_ij ∂K_ij/∂log r_ik, of shape (d, n); of the symmetric matrices only the lower triangles are read."""
     d, n = X.shape
-    out, s = np.zeros((d, n)), np.empty(n)
+    out, s, own, Q = np.zeros((d, n)), np.empty(n), np.empty(n), R * R
     for i in range(n):
         for j in range(i):
             s[j] = 2.0 * G[i, j] * K[i, j]
         for k in range(d):
-            a, r, x, ell, row, total = X[k, i], R[k, i] * R[k, i], X[k], R[k], out[k], 0.0
+            a, r, x, q, row = X[k, i], Q[k, i], X[k], Q[k], out[k]
             for j in range(i):
-                other = ell[j] * ell[j]
-                inverse = 1.0 / (r + other)
+                inverse = 1.0 / (r + q[j])
                 slope = 2.0 * (a - x[j]) * (a - x[j]) * inverse * inverse - inverse
-                total += s[j] * (0.5 + r * slope)
-                row[j] += s[j] * (0.5 + other * slope)
-            row[i] += total
+                own[j] = s[j] * (0.5 + r * slope)
+                row[j] += s[j] * (0.5 + q[j] * slope)
+            row[i] += total(own[:i])
     return out

@@ -28,7 +28,7 @@ from hmcgp.linalg import exp_nonpositive, mirror_lower
 MATERN12, MATERN32, MATERN52, RATIONAL, TRIANGLE, SPHERICAL = range(6)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, error_model="numpy")
 def _square_distances(Z: Array, i: int, Z2: Array, m: int, out: Array) -> None:
     """Write |z_i - z_j|² of column i of Z and the first m columns of Z2."""
     for j in range(m):

@@ -17,8 +17,9 @@ and `hmcgp.kernels.additive`, `.transformed` and `.derived` make more of them: o
 rescaled functions, of derivatives.
 
 A new kernel subclasses `Kernel` as a frozen dataclass, marks its parameters with `parameter(...)`, and defines `vjp`,
-`__call__` and `diag`; `hmcgp.kernels.check_gradient` tests it.  `input_vjp` is optional: only maps of the inputs that
-have parameters of their own need it.
+`__call__` and `diag`; `hmcgp.kernels.check_gradient` tests it.  All of them return float64 arrays that they do not
+write to again, and leave X as it is: `hmcgp.kernels.contract` refuses a kernel that does otherwise.  `input_vjp` is
+optional: only maps of the inputs that have parameters of their own need it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from scipy.special import log_softmax, logsumexp, ndtri
 from scipy.stats import qmc
 
 from hmcgp._typing import Array
-from hmcgp.linalg import exp_nonpositive
+from hmcgp.linalg import exp_nonpositive, total
 
 N_POINTS = 2**13
 _SEED = 19980101
@@ -111,7 +111,7 @@ def summing_to_one(p: Array) -> Array:
 # Loops over one array each, not in place: over aliases the compiler would not vectorise them.
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy")
 def _latent(mean: Array, A: Array, z: Array, f: Array, top: Array) -> None:
     """Fill f with mean + A z, of shape (C, CHUNK), less the largest of each point."""
     for c in range(f.shape[0]):
@@ -130,13 +130,14 @@ def _latent(mean: Array, A: Array, z: Array, f: Array, top: Array) -> None:
             values[p] -= top[p]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sum(mean: Array, A: Array, points: Array, out: Array) -> None:
     """Add the softmax of mean + A z over all points z, in chunks of shape (C - 1, CHUNK), to out."""
     n_classes = mean.shape[1]
     f, e = np.empty((n_classes, CHUNK)), np.empty((n_classes, CHUNK))
-    norm = np.empty(CHUNK)
+    norm, each = np.empty(CHUNK), np.empty((n_classes, CHUNK))  # probabilities, added up over the chunks
     for row in range(mean.shape[0]):
+        each[:] = 0.0
         for chunk in range(points.shape[0]):
             _latent(mean[row], A[row], points[chunk], f, norm)
             norm[:] = 0.0
@@ -148,7 +149,8 @@ def _sum(mean: Array, A: Array, points: Array, out: Array) -> None:
             for p in range(CHUNK):
                 norm[p] = 1.0 / norm[p]
             for c in range(n_classes):
-                values, total = e[c], 0.0
+                values, sums = e[c], each[c]
                 for p in range(CHUNK):
-                    total += values[p] * norm[p]
-                out[row, c] += total
+                    sums[p] += values[p] * norm[p]
+        for c in range(n_classes):
+            out[row, c] += total(each[c])
