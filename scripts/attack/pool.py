@@ -1,0 +1,105 @@
+"""Processes that run cases: one that dies, or does not answer, is a broken promise, and another takes its place."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from attack.cases import Report, run_case
+
+SECONDS = {"models": 120.0, "fits": 240.0, "files": 60.0, "interrupts": 300.0}  # for one case; more is "it hangs"
+
+
+class Worker:
+    """A process with one case at a time."""
+
+    def __init__(self, section: str, seed: int) -> None:
+        self.section = section
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        # not daemonic: the cases of interrupts have children of their own
+        self.process = context.Process(target=serve, args=(section, seed, theirs))
+        self.process.start()
+        theirs.close()
+        self.index, self.deadline = -1, 0.0
+
+    def give(self, index: int) -> None:
+        """Start a case."""
+        self.index, self.deadline = index, time.monotonic() + SECONDS[self.section]
+        self.connection.send(index)
+
+    def take(self) -> Report | None:
+        """Return the report of the case, or None if the process died."""
+        try:
+            return self.connection.recv()
+        except (EOFError, ConnectionError):
+            return None
+
+    def lost(self, what: str) -> Report:
+        """Return a report for a case that cannot give one."""
+        return Report(self.section, self.index, Counter(lost=1), [what])
+
+    def end(self) -> None:
+        """End the process, kindly if it is idle."""
+        self.connection.close()
+        self.process.join(1.0 if time.monotonic() > self.deadline else 10.0)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+
+def serve(section: str, seed: int, connection: Connection) -> None:
+    """Run cases until the other end hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the program, which then ends us
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    while True:
+        try:
+            index = connection.recv()
+        except EOFError:
+            return
+        connection.send(run_case(section, seed, index))
+
+
+def run_cases(section: str, seed: int, indices: Iterable[int], jobs: int) -> Iterator[Report]:
+    """Run cases in `jobs` processes; yield their reports as they come."""
+    waiting = list(indices)[::-1]
+    busy: dict[Any, Worker] = {}
+    try:
+        for _ in range(min(jobs, len(waiting))):
+            _next(Worker(section, seed), waiting, busy)
+        while busy:
+            seconds = min(worker.deadline for worker in busy.values()) - time.monotonic()
+            for connection in wait(list(busy), timeout=max(seconds, 0.0)):
+                worker = busy.pop(connection)
+                report = worker.take()
+                if report is None:
+                    worker.process.join()
+                    report = worker.lost(f"the process died, with exit code {worker.process.exitcode}")
+                    worker = Worker(section, seed)
+                _next(worker, waiting, busy)
+                yield report
+            for connection, worker in list(busy.items()):
+                if time.monotonic() > worker.deadline:
+                    del busy[connection]
+                    worker.end()
+                    yield worker.lost(f"no answer within {SECONDS[section]:.0f} seconds")
+                    _next(Worker(section, seed), waiting, busy)
+    finally:
+        for worker in busy.values():
+            worker.process.kill()
+            worker.process.join()
+
+
+def _next(worker: Worker, waiting: list[int], busy: dict[Any, Worker]) -> None:
+    """Give a worker the next case, or end it."""
+    if waiting:
+        worker.give(waiting.pop())
+        busy[worker.connection] = worker
+    else:
+        worker.end()
