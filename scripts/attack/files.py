@@ -9,6 +9,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ import pandas as pd
 from attack import damage
 from attack.cases import Case
 from attack.fits import equal, predictions, same_draws
-from attack.trees import pick
+from attack.trees import chance, pick
 from hmcgp import GPClassifier, GPRegressor
 from hmcgp.errors import InvalidInput
 
@@ -34,6 +35,7 @@ class Sound(NamedTuple):
     read: Callable[[Path], Any]
     fitted: Any
     new: Any
+    others: dict[str, Callable[[Path], Any]] = {}  # runs that are not that of the file
 
 
 def table(n: int = 16, d: int = 2) -> tuple[Any, Any]:
@@ -67,10 +69,18 @@ def _checkpointed(name: str, estimator: Any, X: Any, y: Any) -> Sound:
     path = _folder() / f"{name}.nc"
     estimator(draws=10, checkpoint=path, **QUICK).fit(X, y)
 
-    def resume(file: Path) -> Any:
-        return estimator(draws=25, checkpoint=file, **QUICK).fit(X, y)
+    def resume(file: Path, X: Any = X, y: Any = y, **changes: Any) -> Any:
+        return estimator(draws=25, checkpoint=file, **(QUICK | changes)).fit(X, y)
 
-    return Sound(path, False, resume, estimator(draws=25, **QUICK).fit(X, y), X[:4])
+    others = {
+        "permuted rows": partial(resume, X=X[::-1], y=y[::-1]),
+        "another label": partial(resume, y=np.roll(y, 1)),
+        "another seed": partial(resume, random_state=4),
+        "columns exchanged": partial(resume, X=X[:, ::-1]),
+    }
+    if estimator is GPClassifier:
+        others["labels exchanged"] = partial(resume, y=np.where(y == "yes", "no", "yes"))
+    return Sound(path, False, resume, estimator(draws=25, **QUICK).fit(X, y), X[:4], others)
 
 
 @functools.cache
@@ -100,6 +110,9 @@ def attempt(case: Case) -> None:
     rng = case.rng
     kind = pick(rng, KINDS)
     original = sound(kind)
+    if original.others and chance(rng, 0.2):
+        attempt_another_run(case, kind, original)
+        return
     with tempfile.TemporaryDirectory() as folder:
         path, canary = Path(folder) / original.path.name, Path(folder) / "canary"
         kinds = damage.OF_BYTES | (damage.OF_ARCHIVES if original.is_archive else {})
@@ -121,6 +134,20 @@ def attempt(case: Case) -> None:
             case.breaks(f"{what}", error)
         elif outcome == "something else":
             case.breaks(f"{what}: it was read as {result}")
+
+
+def attempt_another_run(case: Case, kind: str, original: Sound) -> None:
+    """Give the checkpoint of one run to another."""
+    name = pick(case.rng, sorted(original.others))
+    case.note(f"{kind}, {name}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(shutil.copy(original.path, folder))
+        outcome, _, error = read(original._replace(read=original.others[name]), path)
+        if outcome == "refused" and path.read_bytes() != original.path.read_bytes():
+            case.breaks(f"{kind}, {name}: refused, and changed all the same")
+    case.count("another run refused" if outcome == "refused" else outcome)
+    if outcome != "refused":
+        case.breaks(f"{kind} of another run ({name}): {outcome}", error)
 
 
 def read(original: Sound, path: Path) -> tuple[str, Any, Exception | None]:
