@@ -120,9 +120,7 @@ def action_of(task: dict[str, Any]) -> tuple[Any, Any, Any]:
         "predict": lambda: predictions(ref.gp, many),
         "loo": lambda: ref.gp.loo().pointwise,
         "find_map": lambda: find_map(ref.gp.model_, n_restarts=20, random_state=1, n_jobs=task["n_jobs"]).position,
-        "find_modes": lambda: find_modes(
-            ref.gp.model_, n_restarts=12, random_state=1, n_jobs=task["n_jobs"]
-        ).positions,
+        "find_modes": lambda: find_modes(ref.gp.model_, n_restarts=12, random_state=1, n_jobs=task["n_jobs"]).positions,
     }[task["action"]]
     begin = time.monotonic()
     expected = whole()
@@ -171,9 +169,7 @@ def _signal_still_comes(task: dict[str, Any]) -> bool:
     return False
 
 
-def _judge_fit(
-    task: dict[str, Any], gp: Any, raised: Any, before: Any, told: list[str], broken: list[str]
-) -> str:
+def _judge_fit(task: dict[str, Any], gp: Any, raised: Any, before: Any, told: list[str], broken: list[str]) -> str:
     ref = reference_of(task)
     whole = ref.gp.trace_
     if raised is not None:

@@ -239,9 +239,7 @@ def plant_objects(rng: np.random.Generator, content: bytes, canary: Path) -> byt
 def vast_array(rng: np.random.Generator, content: bytes, canary: Path) -> bytes:
     """Put an array in the place of a member whose header promises terabytes."""
     buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        buffer, {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)}
-    )
+    np.lib.format.write_array_header_1_0(buffer, {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)})
     return _changed(rng, content, lambda _, part: buffer.getvalue() + part, ".npy")
 
 

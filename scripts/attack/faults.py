@@ -98,7 +98,7 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
 }
 WEIGHTS: dict[str, Callable[[int], Any]] = {
     "negative weights": lambda n: -np.ones(n),
-    "weights of zero": lambda n: np.zeros(n),
+    "weights of zero": np.zeros,
     "NaN weights": lambda n: np.full(n, np.nan),
     "weights too few": lambda n: np.ones(n - 1),
     "text for weights": lambda n: ["heavy"] * n,

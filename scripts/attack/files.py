@@ -35,7 +35,7 @@ class Sound(NamedTuple):
     read: Callable[[Path], Any]
     fitted: Any
     new: Any
-    others: dict[str, Callable[[Path], Any]] = {}  # runs that are not that of the file
+    others: dict[str, Callable[[Path], Any]]  # runs that are not that of the file
 
 
 def table(n: int = 16, d: int = 2) -> tuple[Any, Any]:
@@ -61,7 +61,7 @@ def _folder() -> Path:
 def _saved(name: str, gp: Any, X: Any, y: Any) -> Sound:
     path = _folder() / f"{name}.hmcgp"
     gp.fit(X, y).save(path)
-    return Sound(path, True, type(gp).load, gp, X[:4])
+    return Sound(path, True, type(gp).load, gp, X[:4], {})
 
 
 def _checkpointed(name: str, estimator: Any, X: Any, y: Any) -> Sound:

@@ -30,7 +30,7 @@ class Child:
     def __init__(self, *, aloud: bool = False) -> None:
         scripts = str(Path(__file__).parents[1])
         paths = [scripts, *(p for p in sys.path if p)]  # the child sees what we see
-        self.errors = tempfile.TemporaryFile("w+")
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by `end`
         self.process = subprocess.Popen(
             [sys.executable, "-m", "attack.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             stderr=None if aloud else self.errors, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},

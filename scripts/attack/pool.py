@@ -13,7 +13,7 @@ from typing import Any
 
 from attack.cases import Report, run_case
 
-SECONDS = {"models": 120.0, "fits": 240.0, "files": 60.0, "interrupts": 300.0}  # for one case; more is "it hangs"
+SECONDS = {"models": 90.0, "fits": 240.0, "files": 60.0, "interrupts": 300.0}  # for one case; more is "it hangs"
 
 
 class Worker:
