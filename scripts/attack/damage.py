@@ -78,7 +78,7 @@ OF_BYTES: dict[str, Damage] = {
     f.__name__: f for f in (flip, truncate, append, prepend, zero_page, cut_out, swap_blocks, shuffle, empty)
 }
 
-# -- archives ------------------------------------------------------------------------------------------------------------
+# -- archives ------------------------------------------------------------------------------------------------------
 
 
 def members(content: bytes) -> dict[str, bytes]:

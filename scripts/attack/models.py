@@ -157,7 +157,7 @@ def examine(model: Model, u: Any, rng: np.random.Generator, *, tolerance: float,
         return f"value {value}, gradient {grad}, failure {cold.failure}", "wrong"
     problem = _twice(model, u, cold) or _without_gradient(model, u, value, tolerance)
     if not problem and differences and not _is_random(model):
-        problem = _differences(model, u, rng)
+        problem = _differences(model, u, grad, rng)
     warm = _warm(model, u, cold, rng, tolerance)
     if warm and isinstance(model.likelihood, LabelNoise):  # not log-concave: EP may have several fixed points
         return problem, "finite, another solution from another start"
@@ -202,11 +202,12 @@ def _is_random(model: Model) -> bool:
     return isinstance(model.evidence, Exact) and model.evidence.solver == "iterative"
 
 
-def _differences(model: Model, u: Any, rng: np.random.Generator) -> str:
+def _differences(model: Model, u: Any, grad: Any, rng: np.random.Generator) -> str:
     direction = rng.normal(size=u.size)
     direction /= np.linalg.norm(direction)
     answer = stress.evaluate(model, u)
     if answer.failure or answer.grad is None:
         return f"evaluate has an answer, and the evidence has not ({answer.failure}{answer.wrong})"
+    answer = answer._replace(grad=grad - model.log_prior(u)[1])
     error = stress.gradient_error(model, u, direction, answer)
     return f"gradient off by {error:.1e}" if error > GRADIENT else ""

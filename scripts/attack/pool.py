@@ -7,24 +7,26 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, TypeAlias
 
 from attack.cases import Report, run_case
+
+Run: TypeAlias = Callable[[str, int, int], Report]
 
 SECONDS = {"models": 90.0, "fits": 240.0, "files": 60.0, "interrupts": 300.0}  # for one case; more is "it hangs"
 
 
 class Worker:
-    """A process with one case at a time."""
+    """A process with one case at a time, which `run` makes of a section, a seed and an index."""
 
-    def __init__(self, section: str, seed: int) -> None:
+    def __init__(self, section: str, seed: int, run: Run) -> None:
         self.section = section
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         # not daemonic: the cases of interrupts have children of their own
-        self.process = context.Process(target=serve, args=(section, seed, theirs))
+        self.process = context.Process(target=serve, args=(section, seed, run, theirs))
         self.process.start()
         theirs.close()
         self.index, self.deadline = -1, 0.0
@@ -54,7 +56,7 @@ class Worker:
             self.process.join()
 
 
-def serve(section: str, seed: int, connection: Connection) -> None:
+def serve(section: str, seed: int, run: Run, connection: Connection) -> None:
     """Run cases until the other end hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the program, which then ends us
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -63,16 +65,16 @@ def serve(section: str, seed: int, connection: Connection) -> None:
             index = connection.recv()
         except EOFError:
             return
-        connection.send(run_case(section, seed, index))
+        connection.send(run(section, seed, index))
 
 
-def run_cases(section: str, seed: int, indices: Iterable[int], jobs: int) -> Iterator[Report]:
+def run_cases(section: str, seed: int, indices: Iterable[int], jobs: int, run: Run = run_case) -> Iterator[Report]:
     """Run cases in `jobs` processes; yield their reports as they come."""
     waiting = list(indices)[::-1]
     busy: dict[Any, Worker] = {}
     try:
         for _ in range(min(jobs, len(waiting))):
-            _next(Worker(section, seed), waiting, busy)
+            _next(Worker(section, seed, run), waiting, busy)
         while busy:
             seconds = min(worker.deadline for worker in busy.values()) - time.monotonic()
             for connection in wait(list(busy), timeout=max(seconds, 0.0)):
@@ -81,7 +83,7 @@ def run_cases(section: str, seed: int, indices: Iterable[int], jobs: int) -> Ite
                 if report is None:
                     worker.process.join()
                     report = worker.lost(f"the process died, with exit code {worker.process.exitcode}")
-                    worker = Worker(section, seed)
+                    worker = Worker(section, seed, run)
                 _next(worker, waiting, busy)
                 yield report
             for connection, worker in list(busy.items()):
@@ -89,7 +91,7 @@ def run_cases(section: str, seed: int, indices: Iterable[int], jobs: int) -> Ite
                     del busy[connection]
                     worker.end()
                     yield worker.lost(f"no answer within {SECONDS[section]:.0f} seconds")
-                    _next(Worker(section, seed), waiting, busy)
+                    _next(Worker(section, seed, run), waiting, busy)
     finally:
         for worker in busy.values():
             worker.process.kill()
