@@ -67,6 +67,8 @@ def random_fit(rng: np.random.Generator) -> Fit:
     options: dict[str, Any] = {}
     if estimator is GPRegressor:
         y = trees.numbers(rng, X, (n, 2) if chance(rng, 0.2) else (n,))
+        if (np.ptp(y, axis=0) == 0.0).any():  # refused, rightly
+            y = y + rng.normal(size=y.shape)
         if y.ndim == 2 and chance(rng, 0.5):
             settings["outputs"] = "coregional"
     else:
