@@ -63,10 +63,9 @@ def serve(section: str, seed: int, run: Run, connection: Connection) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     while True:
         try:
-            index = connection.recv()
-        except EOFError:
+            connection.send(run(section, seed, connection.recv()))
+        except (EOFError, BrokenPipeError):
             return
-        connection.send(run(section, seed, index))
 
 
 def run_cases(section: str, seed: int, indices: Iterable[int], jobs: int, run: Run = run_case) -> Iterator[Report]:
