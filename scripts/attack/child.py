@@ -28,7 +28,7 @@ from hmcgp.samplers import checkpoint as checkpoints
 from hmcgp.samplers.chain import Record
 
 COLD = 3.0  # seconds in which a first fit may be interrupted while compiled code is loaded
-HANGS = 200.0  # seconds for one task; then all threads are shown, and the process ends
+HANGS = 300.0  # seconds for one task; then all threads are shown, and the process ends
 CHAINS = 2
 
 

@@ -91,13 +91,18 @@ def random_fit(rng: np.random.Generator) -> Fit:
     if chance(rng, 0.2) and by_row:
         options["sample_weight"] = rng.choice([0.5, 1.0, 2.0], size=n)
     new = X[rng.integers(n, size=3)] + rng.normal(size=(3, d)) * X.std(axis=0)
-    if chance(rng, 0.25):  # a table with names and categories
-        X, new = (pd.DataFrame(A, columns=[f"input {k}" for k in range(d)]) for A in (X, new))
-        if settings["kernel"] is None and chance(rng, 0.7):
-            X["group"] = pd.Categorical(np.array(["u", "v", "w"])[rng.integers(3, size=n)])
-            new["group"] = ["u", "v", "u"]
-            new["group"] = pd.Categorical(new["group"], categories=X["group"].cat.categories)
+    if chance(rng, 0.25):
+        X, new = named_tables(rng, X, new, categories=settings["kernel"] is None and chance(rng, 0.7))
     return Fit(estimator, settings, X, y, options, new)
+
+
+def named_tables(rng: np.random.Generator, X: Any, new: Any, *, categories: bool) -> tuple[Any, Any]:
+    """Inputs as DataFrames, with a column of categories or without."""
+    X, new = (pd.DataFrame(A, columns=[f"input {k}" for k in range(A.shape[1])]) for A in (X, new))
+    if categories:
+        X["group"] = pd.Categorical(np.array(["u", "v", "w"])[rng.integers(3, size=len(X))])
+        new["group"] = pd.Categorical([X["group"].iloc[0]] * len(new), categories=X["group"].cat.categories)
+    return X, new
 
 
 def random_kernel(rng: np.random.Generator, d: int) -> Any:
