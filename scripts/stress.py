@@ -136,12 +136,12 @@ def evaluate(model: Model, u: Any, start: Any = None) -> Answer:
     return Answer(evidence.log_z, grad, evidence.n_iter, evidence.posterior.start, "", wrong)
 
 
-def gradient_error(model: Model, u: Any, direction: Any, answer: Answer) -> float:
+def gradient_error(model: Model, u: Any, direction: Any, answer: Answer, steps: tuple[float, ...] = STEPS) -> float:
     """Smallest relative error over the steps; NaN where no neighbour has an answer."""
     slope = float(answer.grad @ direction)
     scale = max(abs(slope), 1e-3 * abs(answer.log_z))
     smallest = np.nan
-    for h in STEPS:
+    for h in steps:
         f = {k: evaluate(model, u + k * h * direction, answer.start).log_z for k in (-2, -1, 1, 2)}
         numeric = (8.0 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12.0 * h)
         smallest = float(np.fmin(smallest, abs(numeric - slope) / scale))
