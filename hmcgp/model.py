@@ -21,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_array
 
+from hmcgp._checks import refuse_class
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
@@ -116,8 +117,12 @@ class Model:
     def _check_kernel(self, kernel: Any) -> Kernel:
         if isinstance(kernel, list | tuple):
             kernel = PerClass(tuple(kernel))
+        refuse_class("kernel", kernel)
         if not isinstance(kernel, Kernel):
-            raise InvalidInput(f"'kernel' must be a hmcgp kernel; got {type(kernel).__name__}. See hmcgp.kernels.")
+            raise InvalidInput(
+                f"'kernel' must be a kernel of hmcgp.kernels, such as SquaredExponential(); got {kernel!r}, a "
+                f"{type(kernel).__name__} of {type(kernel).__module__}."
+            )
         if isinstance(kernel, PerClass):
             if not isinstance(self.likelihood, Classes):
                 raise InvalidInput(f"{type(self.likelihood).__name__} has one latent function: give one kernel.")

@@ -10,6 +10,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_consistent_length
 
+from hmcgp._columns import plain_targets
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 
@@ -32,7 +33,10 @@ def rows_that_count(
     """
     if sample_weight is None:
         return X, y, None, about_rows
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weights = np.asarray(plain_targets(sample_weight, "sample_weight"), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"'sample_weight' must hold numbers, one per row: {error}.") from None
     if weights.ndim != 1:
         raise InvalidInput(f"'sample_weight' must have one number per row; got the shape {weights.shape}.")
     bad = np.flatnonzero(~((weights >= 0.0) & (weights < np.inf)))
