@@ -62,9 +62,9 @@ class Columns:
         if frame is None:
             return cls({})
         columns = {
-            name: frame[given]
-            for name, given in zip(input_names(frame.columns), frame.columns, strict=True)
-            if _holds_text(frame[given])
+            name: column
+            for name, column in zip(input_names(frame.columns), frame.iter_columns(), strict=True)
+            if _holds_text(column)
         }
         found = cls({name: np.unique(_labels(column)) for name, column in columns.items()})
         _warn_about_order({name: column for name, column in columns.items() if _is_ordered(column)})
@@ -76,12 +76,9 @@ class Columns:
         frame = _frame(X, "X")
         if frame is None:
             return _array(X)
-        inputs = input_names(frame.columns)
         numbers = [
-            _codes(frame[given], self.categories[name])
-            if name in self.categories
-            else _numbers(frame[given], f"column {given!r}")
-            for name, given in zip(inputs, frame.columns, strict=True)
+            _codes(column, self.categories[name]) if name in self.categories else _numbers(column)
+            for name, column in zip(input_names(frame.columns), frame.iter_columns(), strict=True)
         ]
         values = np.column_stack(numbers) if numbers else np.empty((len(frame), 0))
         return pd.DataFrame(values, columns=pd.Index(frame.columns, tupleize_cols=False))
@@ -138,7 +135,8 @@ def plain_targets(y: Any, name: str = "y") -> Any:
     """
     frame = _frame(y, name)
     if frame is not None:
-        return pd.DataFrame({c: _target(frame[c], f"column {c!r} of '{name}'") for c in frame.columns})
+        values = (_target(column, f"column {column.name!r} of '{name}'") for column in frame.iter_columns())
+        return pd.DataFrame(dict(zip(frame.columns, values, strict=True)))
     series = nw.from_native(y, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         return _target(series, f"'{name}'")
@@ -207,8 +205,8 @@ def _codes(column: nw.Series[Any], known: NDArray[Any]) -> Array:
     return np.where(is_known, place.astype(np.float64), _UNKNOWN)
 
 
-def _numbers(column: nw.Series[Any], what: str) -> Array:
-    dtype = column.dtype
+def _numbers(column: nw.Series[Any]) -> Array:
+    dtype, what = column.dtype, f"column {column.name!r}"
     if dtype.is_numeric() or dtype == nw.Boolean:
         return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
     if _holds_text(column):
@@ -262,6 +260,8 @@ def _array(X: Any) -> Any:
 
 def _floats(values: NDArray[Any], what: str, about_text: str) -> Array:
     """Numbers of a column of objects; None and its kin become NaN."""
+    if any(isinstance(value, complex) for value in values):
+        raise InvalidInput(f"Complex data not supported: {what} holds complex numbers. Give their parts or moduli.")
     values = np.where(pd.isna(values), np.nan, values)
     dates = next((value for value in values if isinstance(value, _DATES)), None)
     if dates is not None:

@@ -37,9 +37,9 @@ def warn_about_copies(X: Array, targets: Array) -> None:
     pairs = np.unique(np.column_stack([place, targets]), axis=0)  # a place and a label that is found there
     labels = np.bincount(pairs[:, 0].astype(int))
     torn = int((labels[place] > 1).sum())
-    conflict = f", {torn} of them with those of a row that has another label" if torn else ""
+    conflict = f", {torn} of them those of a row with another label" if torn else ""
     warn_user(
-        f"{copies} of {len(X)} rows have the same inputs as another row{conflict}. The fit works and counts each as a "
+        f"{copies} of {len(X)} rows repeat the inputs of another row{conflict}. The fit works and counts each as a "
         "case of its own, which is right where few or rounded inputs coincide; accidental copies would make the "
         "probabilities over-confident: drop those.",
         ApproximationWarning,
