@@ -135,13 +135,24 @@ def plain_targets(y: Any, name: str = "y") -> Any:
     """
     frame = _frame(y, name)
     if frame is not None:
-        values = (_target(column, f"column {column.name!r} of '{name}'") for column in frame.iter_columns())
-        return pd.DataFrame(dict(zip(frame.columns, values, strict=True)))
+        parts = (_target(column, f"column {column.name!r} of '{name}'") for column in frame.iter_columns())
+        return pd.DataFrame(dict(zip(frame.columns, parts, strict=True)))
     series = nw.from_native(y, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         return _target(series, f"'{name}'")
     values = _plain(y)
     return y if values is None or values.ndim == 0 else _checked_targets(values, f"'{name}'", y)
+
+
+def plain_numbers(y: Any, name: str, about_text: str) -> Any:
+    """Targets as `plain_targets` has them, where all must be numbers; `about_text` says what to do with text."""
+    y = plain_targets(y, name)
+    if isinstance(y, pd.DataFrame):
+        return y.apply(lambda c: _floats(c.to_numpy(), f"column {c.name!r} of '{name}'", about_text), raw=False)
+    values = _plain(y)
+    if values is None or values.dtype.kind not in "OUS" or values.ndim == 0:
+        return y
+    return _floats(values.astype(object).ravel(), f"'{name}'", about_text).reshape(values.shape)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -305,7 +316,7 @@ def _checked_targets(values: NDArray[Any], what: str, given: Any = None) -> Any:
 
 
 def _warn_about_levels(levels: dict[str, int], n_rows: int) -> None:
-    fine = [f"{name!r} ({n} levels)" for name, n in levels.items() if 2 * n > n_rows]
+    fine = [f"{name!r} has {n} levels" for name, n in levels.items() if 2 * n > n_rows]
     if fine:
         warn_user(
             f"{listed(fine)} in {n_rows} rows: a category with more levels than half the rows tells rows apart, not "

@@ -119,9 +119,9 @@ class Model:
             kernel = PerClass(tuple(kernel))
         refuse_class("kernel", kernel)
         if not isinstance(kernel, Kernel):
+            origin = "" if isinstance(kernel, str) else f" of {type(kernel).__module__}"
             raise InvalidInput(
-                f"'kernel' must be a kernel of hmcgp.kernels, such as SquaredExponential(); got {kernel!r}, a "
-                f"{type(kernel).__name__} of {type(kernel).__module__}."
+                f"'kernel' must be a kernel of hmcgp.kernels, such as SquaredExponential(); got {kernel!r}{origin}."
             )
         if isinstance(kernel, PerClass):
             if not isinstance(self.likelihood, Classes):

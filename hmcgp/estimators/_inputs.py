@@ -15,7 +15,7 @@ from hmcgp._random import check_random_state
 from hmcgp.errors import InvalidInput
 from hmcgp.pairs import as_likelihood, as_provider
 from hmcgp.samplers import Sampler
-from hmcgp.samplers.run import SAMPLERS, as_sampler, check_counts, check_seconds
+from hmcgp.samplers.run import SAMPLERS, check_counts, check_seconds
 
 ESTIMATOR_SAMPLERS = (*SAMPLERS, "jumps", "map")
 
@@ -43,9 +43,9 @@ def sampler_setting(sampler: Any) -> str | Sampler:
     if sampler is None:
         return "hmc"
     refuse_class("sampler", sampler)
-    if isinstance(sampler, str):
-        return name_among("sampler", sampler, ESTIMATOR_SAMPLERS, " or a sampler with settings, such as HMC()")
-    return as_sampler(sampler)
+    if not isinstance(sampler, str) and hasattr(sampler, "build_step"):
+        return sampler  # type: ignore[no-any-return]
+    return name_among("sampler", sampler, ESTIMATOR_SAMPLERS, " or a sampler with settings, such as HMC()")
 
 
 def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **wanted: Any) -> Any:

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from hmcgp import mixture, predict
 from hmcgp._checks import name_among
-from hmcgp._columns import plain_targets
+from hmcgp._columns import plain_numbers
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
@@ -32,6 +32,8 @@ from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
 from hmcgp.model import Model
 
 OUTPUTS = ("independent", "coregional")
+_TEXT = "GPRegressor explains numbers: take GPClassifier for labels, or turn the text into numbers."
+_VARIANCES = "Give a number, the variance of the noise, for each row."
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class OneOutput:
 
     def known_noise(self, noise_variance: Any, targets: Array, scaling: Scaling) -> tuple[Array, Array]:
         """Known variances of the model's rows, in the user's units and on the scale of the model."""
-        known = column_or_1d(plain_targets(noise_variance, "noise_variance"), dtype=np.float64)
+        known = column_or_1d(plain_numbers(noise_variance, "noise_variance", _VARIANCES), dtype=np.float64)
         check_consistent_length(targets, known)
         return known, known / float(scaling.spread[0]) ** 2
 
@@ -203,7 +205,7 @@ class CoregionalOutputs(OneOutput):
 
     def known_noise(self, noise_variance: Any, targets: Array, scaling: Scaling) -> tuple[Array, Array]:
         """Variances of the rows and outputs."""
-        known = np.asarray(plain_targets(noise_variance, "noise_variance"), dtype=np.float64)
+        known = np.asarray(plain_numbers(noise_variance, "noise_variance", _VARIANCES), dtype=np.float64)
         if known.shape != targets.shape:
             raise InvalidInput(
                 f"'noise_variance' must have one value for each row and output, {targets.shape}; got {known.shape}."
@@ -262,7 +264,7 @@ def checked_table(estimator: Any, X: Any, y: Any) -> tuple[Array, Array, OneOutp
     As scikit-learn has it, one column is a vector, with a warning.
     """
     kind = name_among("outputs", estimator.outputs, OUTPUTS)
-    y = plain_targets(y)
+    y = plain_numbers(y, "y", _TEXT)
     shape = np.shape(y)
     if not (len(shape) == 2 and shape[1] > 1):
         if kind == "coregional":
@@ -282,7 +284,7 @@ def checked_table(estimator: Any, X: Any, y: Any) -> tuple[Array, Array, OneOutp
 
 def more_targets(layout: OneOutput, y: Any) -> Array:
     """Validated targets of new rows, of shape (m,) or (m, k)."""
-    y = plain_targets(y)
+    y = plain_numbers(y, "y", _TEXT)
     if not layout.names:
         return np.asarray(column_or_1d(y, dtype=np.float64))
     Y = check_array(y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
