@@ -265,7 +265,7 @@ def checked_table(estimator: Any, X: Any, y: Any) -> tuple[Array, Array, OneOutp
     """
     kind = name_among("outputs", estimator.outputs, OUTPUTS)
     y = plain_numbers(y, "y", _TEXT)
-    shape = np.shape(y)
+    shape = np.asarray(y).shape
     if not (len(shape) == 2 and shape[1] > 1):
         if kind == "coregional":
             raise InvalidInput(
