@@ -127,7 +127,9 @@ def resolve(
         evidence = next((name for name, p in PROVIDERS.items() if isinstance(lik, p.supports)), "laplace")
     provider: Any = as_provider(evidence, several_classes=isinstance(lik, Classes))
     if not isinstance(lik, provider.supports):
-        fitting = [f"evidence={name!r}" for name, p in PROVIDERS.items() if isinstance(lik, p.supports)]
+        fitting = [
+            f"evidence={name!r}" for name, p in PROVIDERS.items() if isinstance(lik, p.supports) and name != "upper"
+        ]
         others = ", ".join(c.__name__ for c in provider.supports)
         raise InvalidInput(
             f"{type(provider).__name__} cannot integrate {type(lik).__name__} (it takes {others}): take "
