@@ -4,6 +4,9 @@ Chains, restarts and predictions run in threads (the compiled evidence releases 
 `joblib.parallel_config(backend="loky")` they run in processes, inside `backend="dask"` on a cluster.  Meanwhile BLAS
 runs on one thread per worker.  Two reasons: workers x BLAS threads never exceeds the workers asked for, and the sums
 inside a factorisation keep one order, so that draws are the same bit for bit whatever `n_jobs`.
+
+When a call fails, or on Ctrl-C, threads end at their next evaluation and are waited for: none works on behind the
+user's back.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import numbers
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -20,6 +23,7 @@ import scipy.linalg  # noqa: F401  its BLAS must be loaded before the controller
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
+from hmcgp._interrupts import StopFlag, deferred_interrupts, immediate_interrupts, working_for
 from hmcgp.errors import InvalidInput
 
 Calls: TypeAlias = Iterable[tuple[Callable[..., Any], tuple[Any, ...]]]
@@ -72,13 +76,24 @@ def run_tasks(calls: Calls, n_jobs: int) -> list[Any]:
     -------
     list
     """
-    tasks = [_Call(function, arguments) for function, arguments in calls]
     backend, _ = get_active_backend(prefer="threads")
-    if type(backend).__name__ == "DaskDistributedBackend":
-        return _run_on_cluster(tasks, backend)
-    parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", pre_dispatch="all", batch_size=1, max_nbytes=None)
-    with single_blas_thread():
-        return list(parallel(joblib.delayed(task)() for task in tasks))
+    elsewhere = not shares_memory() and (n_jobs > 1 or _is_cluster(backend))  # joblib runs one job here
+    with deferred_interrupts(), immediate_interrupts() if elsewhere else nullcontext():
+        work = _Work()
+        tasks = [_Call(function, arguments, work) for function, arguments in calls]
+        if _is_cluster(backend):
+            return _run_on_cluster(tasks, backend)
+        parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", pre_dispatch="all", batch_size=1, max_nbytes=None)
+        try:
+            with single_blas_thread():
+                return list(parallel(joblib.delayed(task)() for task in tasks))
+        except BaseException:
+            work.end()
+            raise
+
+
+def _is_cluster(backend: Any) -> bool:
+    return type(backend).__name__ == "DaskDistributedBackend"
 
 
 def _run_on_cluster(tasks: list[_Call], backend: Any) -> list[Any]:
@@ -99,26 +114,47 @@ def _run_on_cluster(tasks: list[_Call], backend: Any) -> list[Any]:
 class _Call:
     """A call with its arguments inside, so that a scheduler can send it out again when a worker is lost."""
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self.function, self.arguments = function, arguments
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], work: _Work | None = None) -> None:
+        self.function, self.arguments, self.work = function, arguments, work
 
     def __repr__(self) -> str:
         return f"hmcgp {self.function.__name__}"
 
     def __call__(self) -> Any:
-        with single_blas_thread():
+        with nullcontext() if self.work is None else self.work.call(), single_blas_thread():
             return self.function(*self.arguments)
 
+    def __reduce__(self) -> tuple[type[_Call], tuple[Any, ...]]:
+        return _Call, (self.function, self.arguments)  # in another process there is nobody to wait
 
-class StopFlag:
-    """A flag that threads share; a copy in another process is its own, unset: the backend stops its workers itself."""
+
+class _Work:
+    """Calls under way in threads of this process."""
 
     def __init__(self) -> None:
-        self._event = threading.Event()
-        self.set, self.is_set = self._event.set, self._event.is_set
+        self._stop = StopFlag()
+        self._idle = threading.Condition()
+        self._running = 0
 
-    def __reduce__(self) -> tuple[type[StopFlag], tuple[()]]:
-        return StopFlag, ()
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Count a call among those under way, and let it look at the flag."""
+        with self._idle:
+            self._running += 1
+        try:
+            with working_for(self._stop), deferred_interrupts():
+                yield
+        finally:
+            with self._idle:
+                self._running -= 1
+                self._idle.notify_all()
+
+    def end(self) -> None:
+        """Ask the calls to stop at their next evaluation; return when they have, or Ctrl-C comes again."""
+        self._stop.set()
+        with self._idle:
+            while self._running and not self._stop.insisted:
+                self._idle.wait(0.1)  # seconds; without a limit, Windows would not hear Ctrl-C
 
 
 @cache

@@ -101,3 +101,67 @@ def _copy(seed: np.random.SeedSequence) -> np.random.SeedSequence:
         pool_size=seed.pool_size,
         n_children_spawned=seed.n_children_spawned,
     )
+
+
+# -- as plain values, for files --------------------------------------------------------------------------------------
+
+_BIT_GENERATORS: dict[str, type[np.random.BitGenerator]] = {
+    cls.__name__: cls
+    for cls in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
+}
+_MOST_POOL = 64  # words of entropy that a SeedSequence mixes; 4 by default
+
+
+def seed_state(seed: np.random.SeedSequence) -> dict[str, Any]:
+    """Return the numbers that make up a SeedSequence."""
+    return dict(seed.state)
+
+
+def seed_from(state: Mapping[str, Any]) -> np.random.SeedSequence:
+    """Return the SeedSequence of `seed_state`; TypeError or ValueError where the numbers make none."""
+    if set(state) != set(np.random.SeedSequence(0).state) or not 4 <= state["pool_size"] <= _MOST_POOL:
+        raise ValueError("not the state of a SeedSequence")
+    return np.random.SeedSequence(**state)
+
+
+def generator_state(rng: np.random.Generator | np.random.RandomState) -> dict[str, Any]:
+    """Return the numbers that make up a source of randomness: where its stream stands, and what its children get."""
+    if isinstance(rng, np.random.RandomState):
+        return {"state": rng.get_state(legacy=False), "seed": None}
+    seed = rng.bit_generator.seed_seq
+    if type(seed) is not np.random.SeedSequence or type(rng.bit_generator).__name__ not in _BIT_GENERATORS:
+        raise InvalidInput(
+            f"a Generator over {rng.bit_generator} cannot be saved: only those of numpy can, seeded by a SeedSequence "
+            "or a number. Set 'random_state' to an integer first."
+        )
+    return {"state": dict(rng.bit_generator.state), "seed": seed_state(seed)}
+
+
+def generator_from(content: Mapping[str, Any]) -> np.random.Generator | np.random.RandomState:
+    """Return the source of randomness of `generator_state`; some error where the numbers make none."""
+    state, seed = content["state"], content["seed"]
+    if seed is None:
+        old = np.random.RandomState(0)
+        _check_like(state, old.get_state(legacy=False))
+        old.set_state(state)
+        return old
+    bit_generator = _BIT_GENERATORS[state["bit_generator"]](seed_from(seed))
+    _check_like(state, bit_generator.state)
+    bit_generator.state = state
+    return np.random.Generator(bit_generator)
+
+
+def _check_like(state: Any, example: Any) -> None:
+    """Refuse a state that numpy would take for good and then read beyond its arrays."""
+    if type(state) is not type(example):
+        raise TypeError("not the state of a random stream")
+    if isinstance(example, dict):
+        if set(state) != set(example):
+            raise ValueError("not the state of a random stream")
+        for key, value in example.items():
+            _check_like(state[key], value)
+        most = {"pos": 624, "buffer_pos": 4}  # how far MT19937 and Philox have read their arrays
+        if any(key in most and not 0 <= state[key] <= most[key] for key in state):
+            raise ValueError("a random stream stands beyond its end")
+    elif isinstance(example, np.ndarray) and (state.shape, state.dtype) != (example.shape, example.dtype):
+        raise ValueError("not the state of a random stream")

@@ -34,12 +34,12 @@ class ApproximationWarning(UserWarning):
     """The answer stands, but something about the data or the run deserves a look."""
 
 
-def warn_user(message: str, category: type[Warning]) -> None:
+def warn_user(message: str | Warning, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called into this package, however deep the cause lies.
 
     Parameters
     ----------
-    message : str
+    message : str or Warning
         What happened, the likely cause, and what to do.
     category : type
         As in `warnings.warn`.

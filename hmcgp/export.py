@@ -1,32 +1,24 @@
-"""Results leave the package here: to arviz, and to a file that brings the estimator back.
+"""Results leave the package here, to arviz.
 
 The arviz container has the groups `posterior` (natural parameters), `sample_stats`, `unconstrained_posterior`,
 `warmup_posterior` and `warmup_sample_stats` when there was a warm-up, `observed_data`, `constant_data`, and
 `log_likelihood` only when one is given.  One variable per hyperparameter; a per-input one has the dimension
 `feature`, whose coordinates are the input names, one that every class has for itself the dimension `class`, and one of
 each of several outputs the dimension `output`.
-
-A saved estimator is an uncompressed zip archive of `meta.json` (format, versions), read first, and `estimator.pickle`.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import pickle
-import platform
-import zipfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hmcgp import _arviz
-from hmcgp._files import library_version, replacing
+from hmcgp._files import library_version
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 
@@ -34,15 +26,8 @@ if TYPE_CHECKING:
     from hmcgp.kernels.base import Parameter
     from hmcgp.samplers.trace import Trace
 
-T = TypeVar("T")
-
 SAMPLE_DIMS = ("chain", "draw")
 RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class", "output")
-
-FORMAT = "hmcgp-estimator"
-FORMAT_VERSION = 1
-META, PICKLE = "meta.json", "estimator.pickle"
-LIBRARIES = ("hmcgp", "numpy", "scipy", "scikit-learn", "numba")
 
 
 def to_arviz(
@@ -277,101 +262,3 @@ def _attributes(trace: Trace) -> dict[str, Any]:
         "tuning_steps": int(trace.warmup_unconstrained.shape[1]),
         "sample_dims": list(SAMPLE_DIMS),
     }
-
-
-def save_estimator(estimator: object, path: str | os.PathLike[str]) -> None:
-    """Save a fitted estimator to one file, whole or not at all.
-
-    Parameters
-    ----------
-    estimator : picklable object
-        Usually a fitted `GPClassifier`.
-    path : path-like
-        The file to write, by custom ``*.hmcgp``.  An old one is replaced only once the new one is complete.
-
-    Raises
-    ------
-    InvalidInput
-        If something inside the estimator cannot be pickled.
-    """
-    meta = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "created_at": datetime.now(UTC).isoformat(),
-        "versions": {"python": platform.python_version(), **{name: library_version(name) for name in LIBRARIES}},
-    }
-    with replacing(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(META, json.dumps(meta, indent=1))
-        with archive.open(PICKLE, "w", force_zip64=True) as member:
-            try:
-                pickle.dump(estimator, member, protocol=5)
-            except (pickle.PicklingError, AttributeError, TypeError) as error:
-                raise InvalidInput(
-                    f"this {type(estimator).__name__} cannot be saved: {error}. Functions and classes that it uses "
-                    "must be defined at the top level of an importable module, not in a lambda or inside a function."
-                ) from error
-
-
-def load_estimator(path: str | os.PathLike[str], expected_class: type[T]) -> T:
-    """Load an estimator written by `save_estimator`.
-
-    .. warning::
-       The file contains a pickle, and unpickling can run any code.  Load only files that you trust.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to read.
-    expected_class : type
-        What must come out; `object` accepts anything.
-
-    Returns
-    -------
-    object
-        The estimator, an instance of `expected_class`.
-
-    Raises
-    ------
-    InvalidInput
-        If the file is damaged, foreign, of a newer format, of other library versions, or of another class.
-        Nothing is unpickled before the checksums and the format version are right.
-    """
-    with open(path, "rb") as file:
-        archive, meta = _open_archive(file, path)
-        with archive, archive.open(PICKLE) as member:
-            try:
-                estimator = pickle.load(member)
-            except Exception as error:  # whatever a class of another version raises when it is rebuilt
-                raise InvalidInput(
-                    f"{os.fspath(path)!r} is intact but cannot be rebuilt here ({type(error).__name__}: {error}). "
-                    f"It was saved with {meta['versions']}; load it with those versions, or fit again."
-                ) from error
-    if not isinstance(estimator, expected_class):
-        found = type(estimator).__name__
-        raise InvalidInput(f"{os.fspath(path)!r} holds a {found}, not a {expected_class.__name__}. Use {found}.load.")
-    return estimator
-
-
-def _open_archive(file: BinaryIO, path: str | os.PathLike[str]) -> tuple[zipfile.ZipFile, dict[str, Any]]:
-    """Open a saved estimator up to, and not including, its pickle."""
-    name = repr(os.fspath(path))
-    not_ours = InvalidInput(f"{name} is not a saved hmcgp estimator. Give a file written by save().")
-    if file.read(4) != b"PK\x03\x04":
-        raise not_ours
-    try:
-        archive = zipfile.ZipFile(file)
-        meta = json.loads(archive.read(META)) if META in archive.namelist() else {}
-        damaged = archive.testzip()  # every byte against its checksum
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise InvalidInput(f"{name} is damaged ({error}). Restore it from a copy, or fit and save again.") from error
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        raise not_ours
-    if meta["format_version"] > FORMAT_VERSION:
-        raise InvalidInput(
-            f"{name} has format {meta['format_version']}, written by hmcgp {meta['versions']['hmcgp']}; this "
-            f"version ({library_version('hmcgp')}) reads up to {FORMAT_VERSION}. Upgrade hmcgp, or save "
-            "again with the older one."
-        )
-    if damaged is not None or PICKLE not in archive.namelist():
-        raise InvalidInput(f"{name} is damaged ({damaged or PICKLE}). Restore it from a copy, or fit and save again.")
-    return archive, meta

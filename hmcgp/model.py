@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_array
 
 from hmcgp._checks import refuse_class
+from hmcgp._fingerprint import table_identity
+from hmcgp._interrupts import defer_interrupts
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
@@ -70,6 +72,8 @@ class Model:
     parameters : list of Parameter
         The free parameters of the kernel, then of the likelihood, with their priors.
     """
+
+    _identity: dict[str, Any] | None = None
 
     def __init__(
         self,
@@ -162,7 +166,27 @@ class Model:
         other = copy.copy(self)
         other.X, other.y = np.vstack([self.X, X]), np.concatenate([self.y, y])
         other.likelihood = (likelihood or self.likelihood).located(other.X)
+        other._identity = None
         return other
+
+    def with_identity(self, identity: Mapping[str, Any]) -> Self:
+        """The same model, of data that are known by more than the numbers it was given.
+
+        Parameters
+        ----------
+        identity : mapping of str to object
+            What `identity` shall return: an estimator describes the table before it was scaled and encoded.
+        """
+        other = copy.copy(self)
+        other._identity = dict(identity)
+        return other
+
+    def identity(self) -> dict[str, Any]:
+        """Digests of inputs, targets and weights as given, and the names of the inputs, for checkpoints."""
+        if self._identity is not None:
+            return self._identity
+        known = {"weights": self.likelihood.weights, "noise variances": getattr(self.likelihood, "known", None)}
+        return table_identity({"X": self.X, "y": self.y, **known}, {"list of columns": self.input_names})
 
     @property
     def names(self) -> list[str]:
@@ -221,6 +245,7 @@ class Model:
         """The likelihood with every parameter a number (see `bound_kernel`)."""
         return self.likelihood.bind(_values(self._of_likelihood, theta)) if self._of_likelihood else self.likelihood
 
+    @defer_interrupts
     def log_evidence(self, theta: Theta, start: Array | None = None) -> tuple[float, Array]:
         """Log evidence and its gradient with respect to theta; raises where `evaluate` would give -inf.
 
@@ -247,6 +272,7 @@ class Model:
             grad = np.concatenate([grad, evidence.dlik])
         return evidence, grad[self._free]
 
+    @defer_interrupts
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
         """The bound kernel and the latent posterior at theta, ready to predict."""
         theta = self.theta_vector(theta)
@@ -257,6 +283,7 @@ class Model:
         """Log prior density of u (Jacobian included) and its gradient."""
         return self._prior.logpdf_unconstrained(u)
 
+    @defer_interrupts
     def evaluate(self, u: Array, carry: object = None) -> Evaluation:
         """Log posterior density of u and its gradient, with what the solver needed.
 
@@ -303,6 +330,7 @@ class Model:
         modes = (start, carry[0]) if isinstance(carry, tuple) else (start,)
         return Evaluation(value, grad, modes, evidence.n_iter, evidence.residual), evidence
 
+    @defer_interrupts
     def expectation(self, u: Array, carry: object = None) -> Expectation:
         """E-step of EM-EP: what `evaluate` returns, and this model with q(f) held fixed (`hmcgp.evidence.expected`).
 

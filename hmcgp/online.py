@@ -19,6 +19,7 @@ from typing import Self
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from hmcgp._interrupts import defer_interrupts
 from hmcgp._typing import Array
 from hmcgp.errors import NotPositiveDefinite
 from hmcgp.evidence import Evidence, EvidenceProvider
@@ -46,6 +47,7 @@ class GrowingModel(Model):
         self.draws = draws
         self._kept: dict[bytes, Evidence] = {}
 
+    @defer_interrupts
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
         """The bound kernel and the latent posterior at theta: the kept one, if there is one."""
         vector = self.theta_vector(theta)
@@ -58,6 +60,7 @@ class GrowingModel(Model):
         other._kept = {}
         return other
 
+    @defer_interrupts
     def grown(self, X: Array, y: Array, likelihood: Likelihood | None = None) -> tuple[GrowingModel, Array]:
         """The model with more rows, and the log weight that they give each draw.
 

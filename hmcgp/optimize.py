@@ -29,10 +29,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hmcgp._checks import check_count, name_among
-from hmcgp._parallel import StopFlag, resolve_n_jobs, run_tasks
+from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp._random import RandomStateLike, spawn_generators
 from hmcgp._typing import Array
-from hmcgp.errors import HmcgpError, InvalidInput
+from hmcgp.errors import InvalidInput
 from hmcgp.samplers.chain import find_start
 from hmcgp.samplers.integrators import State, init
 from hmcgp.samplers.trace import Info, Trace
@@ -67,15 +67,13 @@ class _Optimum(NamedTuple):
 class _Objective:
     """-log p(u) and its gradient, for a minimiser; remembers the best state and hands the carry on."""
 
-    def __init__(self, target: Target, start: State, stop: StopFlag) -> None:
-        self.target, self.best, self.last, self.stop = target, start, start, stop
+    def __init__(self, target: Target, start: State) -> None:
+        self.target, self.best, self.last = target, start, start
         self.evaluations = 1
         # above anything the descent accepts, and near enough for the line search to interpolate
         self.penalty = -start.logdensity + max(100.0, abs(start.logdensity))
 
     def __call__(self, u: Array) -> tuple[float, Array]:
-        if self.stop.is_set():
-            raise HmcgpError("stopped, because another restart failed or the run was interrupted.")
         if np.array_equal(u, self.last.position):
             return -self.last.logdensity, -self.last.grad  # the start is known
         state = init(self.target, u, self.last.carry)
@@ -162,18 +160,13 @@ def _climb_all(
 ) -> list[_Optimum]:
     check_count("n_restarts", n_restarts, 1)
     starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
-    stop = StopFlag()
     rngs = spawn_generators(random_state, n_restarts)
-    calls = [(climb, (target, rng, u, maxiter, stop)) for rng, u in zip(rngs, starts, strict=True)]
-    try:
-        optima: list[_Optimum] = run_tasks(calls, resolve_n_jobs(n_jobs, n_restarts))
-    finally:
-        stop.set()  # Ctrl-C or an error: the other threads end at their next evaluation
-    return optima
+    calls = [(climb, (target, rng, u, maxiter)) for rng, u in zip(rngs, starts, strict=True)]
+    return run_tasks(calls, resolve_n_jobs(n_jobs, n_restarts))
 
 
-def _climb(target: Target, rng: np.random.Generator, start: Array | None, maxiter: int, stop: StopFlag) -> _Optimum:
-    objective = _Objective(target, find_start(target, rng, start), stop)
+def _climb(target: Target, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
+    objective = _Objective(target, find_start(target, rng, start))
     stalled = _descend(objective, maxiter)
     return _Optimum(objective.best, objective.evaluations, stalled)
 
@@ -237,9 +230,7 @@ def _polish(target: Target, optimum: _Optimum) -> _Optimum:
     return polished._replace(evaluations=evaluations)
 
 
-def _climb_by_em(
-    target: ExpectationTarget, rng: np.random.Generator, start: Array | None, maxiter: int, stop: StopFlag
-) -> _Optimum:
+def _climb_by_em(target: ExpectationTarget, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
     first = find_start(target, rng, start)
     state, surrogate = _e_step(target, first.position, first.carry)
     evaluations = 2
@@ -251,7 +242,7 @@ def _climb_by_em(
     for _ in range(maxiter):
         if np.max(np.abs(state.grad)) <= 0.1 * GRADIENT_TOLERANCE:
             break
-        m_step = _Objective(surrogate, state, stop)
+        m_step = _Objective(surrogate, state)
         _descend(m_step, M_STEP_ITERATIONS)
         surrogate = None
         for position in _candidates(m_step, state):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hmcgp._interrupts import defer_interrupts
 from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotConverged
@@ -108,6 +109,7 @@ def observed_in_groups(model: Model, draws: Array, X: Array, size: int) -> Itera
         yield np.concatenate(means), np.concatenate(covariances)
 
 
+@defer_interrupts
 def _jointly(model: Model, theta: Array, kernel: Kernel, evidence: Evidence, X: Array) -> tuple[Array, Array]:
     mean, covariance = evidence.posterior.predict_jointly(kernel(model.X, X), kernel(X))  # type: ignore[attr-defined]
     return mean, covariance + np.diag(_noisy(model, theta).noise_at(X))

@@ -7,7 +7,7 @@ to evaluate faster next time (for a Gaussian-process classifier, the last latent
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -52,6 +52,15 @@ class Target(Protocol):
 
     def initial(self, rng: np.random.Generator) -> Array:
         """An over-dispersed starting point, of shape (n_dim,)."""
+        ...
+
+
+@runtime_checkable
+class IdentifiedTarget(Target, Protocol):
+    """A target that tells its data from other data which may have the same density."""
+
+    def identity(self) -> dict[str, Any]:
+        """Digests and names of the data (`hmcgp._fingerprint`), JSON-compatible."""
         ...
 
 

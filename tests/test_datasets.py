@@ -219,7 +219,7 @@ def test_sonar_split_of_the_wrong_kind_is_refused(tmp_path: Path, made_up_split)
     refused(made_up_split.replace("test", "validation"), "'train' or 'test'")
     refused(made_up_split.iloc[::-1], "49 M and 55 R")
     refused(made_up_split.assign(**{"class": "M"}), "column 'class'.*differs")
-    with pytest.raises(InvalidInput, match="no file"):
+    with pytest.raises(InvalidInput, match="cannot be read: it does not exist"):
         datasets.load_sonar(split_file=tmp_path / "absent.csv")
 
 

@@ -1,11 +1,8 @@
-"""Export: the arviz container on both versions, netCDF, and the file that brings an estimator back."""
+"""Export: the arviz container on both versions, and netCDF."""
 
 from __future__ import annotations
 
 import json
-import os
-import pickle
-import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +11,7 @@ import pytest
 
 from hmcgp import _arviz
 from hmcgp.errors import InvalidInput
-from hmcgp.export import build_tree, load_estimator, save_estimator, to_arviz
+from hmcgp.export import build_tree, to_arviz
 from hmcgp.kernels.base import Parameter
 from hmcgp.samplers.trace import STAT_DTYPE, Trace
 
@@ -215,144 +212,3 @@ def test_clashing_names_are_refused(name):
 def test_parameters_must_cover_the_trace():
     with pytest.raises(InvalidInput, match=r"cover the 6 columns.*\[1, 3\]"):
         build_tree(make_trace(), PARAMETERS[:2])
-
-
-class Box:
-    """Stands in for a fitted estimator."""
-
-    def __init__(self, content):
-        self.content = content
-
-    def __eq__(self, other):
-        return type(other) is type(self) and np.array_equal(other.content, self.content)
-
-    __hash__ = None
-
-
-class Fragile(Box):
-    """Breaks while it is being pickled, after some of it has been written."""
-
-    def __getstate__(self):
-        raise self.content
-
-
-class Unbuildable(Box):
-    def __setstate__(self, state):
-        raise KeyError("renamed since")
-
-
-@pytest.fixture
-def saved(tmp_path):
-    path = tmp_path / "gp.hmcgp"
-    save_estimator(Box(np.arange(50.0)), path)
-    return path
-
-
-def test_save_and_load(saved):
-    assert load_estimator(saved, Box) == Box(np.arange(50.0))
-    assert load_estimator(str(saved), object) == Box(np.arange(50.0))
-    assert os.listdir(saved.parent) == ["gp.hmcgp"]
-
-
-def test_the_file_says_what_it_is(saved):
-    with zipfile.ZipFile(saved) as archive:
-        meta = json.loads(archive.read("meta.json"))
-        assert archive.getinfo("estimator.pickle").compress_type == zipfile.ZIP_STORED
-    assert meta["format"] == "hmcgp-estimator"
-    assert meta["format_version"] == 1
-    assert meta["versions"]["numpy"] == np.__version__
-
-
-def test_the_mode_of_the_file_is_the_usual_one(saved):
-    plain = saved.parent / "plain"
-    plain.touch()
-    assert saved.stat().st_mode == plain.stat().st_mode
-
-
-def test_a_link_keeps_pointing_where_it_did(saved):
-    link = saved.parent / "latest"
-    link.symlink_to(saved.name)
-    save_estimator(Box(3), link)
-    assert link.is_symlink()
-    assert load_estimator(saved, Box) == Box(3)
-
-
-def test_every_truncation_is_noticed(saved):
-    whole = saved.read_bytes()
-    for n in range(len(whole)):
-        saved.write_bytes(whole[:n])
-        with pytest.raises(InvalidInput, match="is damaged" if n >= 4 else "not a saved hmcgp"):
-            load_estimator(saved, Box)
-
-
-@pytest.mark.parametrize("mask", [0x01, 0x20, 0xFF])
-def test_every_flipped_byte_is_noticed_or_harmless(saved, mask):
-    """Harmless: time stamps and the like, which nothing depends on."""
-    whole = saved.read_bytes()
-    noticed = 0
-    for i in range(len(whole)):
-        saved.write_bytes(whole[:i] + bytes([whole[i] ^ mask]) + whole[i + 1 :])
-        try:
-            assert load_estimator(saved, Box) == Box(np.arange(50.0)), f"byte {i}"
-        except InvalidInput:
-            noticed += 1
-    saved.write_bytes(whole)
-    with zipfile.ZipFile(saved) as archive:
-        payload = sum(info.file_size for info in archive.infolist())
-    assert noticed >= payload
-
-
-def test_foreign_files_are_refused(tmp_path):
-    path = tmp_path / "other"
-    path.write_bytes(b"")
-    with pytest.raises(InvalidInput, match=r"other' is not a saved hmcgp estimator\. Give a file"):
-        load_estimator(path, Box)
-    path.write_bytes(pickle.dumps(Fragile))  # a bare pickle is not opened
-    with pytest.raises(InvalidInput, match="not a saved hmcgp estimator"):
-        load_estimator(path, object)
-    for member, text in (("sheet.xml", "<a/>"), ("meta.json", "[1]"), ("meta.json", '{"format": "else"}')):
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr(member, text)
-        with pytest.raises(InvalidInput, match="not a saved hmcgp estimator"):
-            load_estimator(path, object)
-
-
-def rewrite(path, **changes):
-    """Change the meta data of a saved file, and put something that cannot be unpickled in its place."""
-    with zipfile.ZipFile(path) as archive:
-        meta = json.loads(archive.read("meta.json")) | changes
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("meta.json", json.dumps(meta))
-        archive.writestr("estimator.pickle", b"no pickle")
-
-
-def test_a_newer_format_is_refused_before_it_is_unpickled(saved):
-    rewrite(saved, format_version=2, versions={"hmcgp": "9.1"})
-    with pytest.raises(InvalidInput, match=r"format 2, written by hmcgp 9\.1.*Upgrade hmcgp"):
-        load_estimator(saved, Box)
-
-
-def test_another_class_is_refused(saved):
-    with pytest.raises(InvalidInput, match=r"holds a Box, not a Trace\. Use Box\.load"):
-        load_estimator(saved, Trace)
-
-
-def test_a_pickle_of_other_versions_names_them(tmp_path):
-    save_estimator(Unbuildable(1), tmp_path / "gp")
-    with pytest.raises(InvalidInput, match=r"KeyError: 'renamed since'.*'numpy'"):
-        load_estimator(tmp_path / "gp", Box)
-
-
-@pytest.mark.parametrize("error", [TypeError("cannot pickle"), OSError("disk full"), KeyboardInterrupt()])
-def test_a_failed_save_leaves_the_old_file_and_no_other(saved, error):
-    before = saved.read_bytes()
-    expected = InvalidInput if isinstance(error, TypeError) else type(error)
-    with pytest.raises(expected):
-        save_estimator([np.zeros(10_000), Fragile(error)], saved)
-    assert saved.read_bytes() == before
-    assert os.listdir(saved.parent) == ["gp.hmcgp"]
-
-
-def test_what_cannot_be_pickled_is_explained(tmp_path):
-    with pytest.raises(InvalidInput, match=r"this Box cannot be saved:.*lambda"):
-        save_estimator(Box(lambda x: x), tmp_path / "gp")

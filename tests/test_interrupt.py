@@ -1,4 +1,4 @@
-"""Ctrl-C keeps the draws; the progress bar shows them."""
+"""Ctrl-C keeps the draws, or leaves everything as it was; the progress bar shows them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,6 +112,28 @@ def test_ctrl_c_in_warmup_is_raised(n_jobs):
     assert report["raised"] == "KeyboardInterrupt"
     assert report["still_running"] == 0
     assert report["warnings"] == []
+
+
+def strike(*arguments, **environment):
+    """Run tests/interrupts.py in a process of its own; return its report."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
+    program = str(Path(__file__).with_name("interrupts.py"))
+    command = [sys.executable, program, *map(str, arguments)]
+    return json.loads(subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+@pytest.mark.parametrize("n_strikes", [10, pytest.param(50, marks=pytest.mark.slow)])
+def test_signals_break_no_promise(n_strikes):
+    report = strike("--strikes", n_strikes, "--seed", n_strikes)
+    assert report["broken"] == []
+    assert report["struck"] == n_strikes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.5, 2.0])
+def test_a_signal_while_compiling_breaks_no_promise(tmp_path, seconds):
+    report = strike("--compilation", seconds, NUMBA_CACHE_DIR=str(tmp_path))
+    assert report == {"struck": 1, "broken": [], "outcomes": {"KeyboardInterrupt": 1}}
 
 
 class Terminal(io.StringIO):

@@ -206,7 +206,7 @@ def test_a_run_does_not_go_on_with_other_weights(tmp_path):
     )
     weights = np.linspace(0.5, 1.5, 24)
     clone(gp).set_params(standardize=False).fit(X, LABELS, weights)
-    with pytest.raises(InvalidInput, match="density"):
+    with pytest.raises(InvalidInput, match="the data are other: weights"):
         clone(gp).set_params(standardize=False).fit(X, LABELS, weights[::-1])
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from hmcgp._files import open_regular, user_path
 from hmcgp.datasets._base import Loaded, classification, read_description, read_table
 from hmcgp.errors import InvalidInput
 
@@ -47,7 +49,7 @@ def load_sonar(*, split_file: str | os.PathLike[str] | None = None, return_X_y: 
     """
     frame = read_table("sonar")
     *inputs, target = frame.columns
-    path = _user_path(split_file, SONAR_VARIABLE)
+    path = _user_file(split_file, "split_file", SONAR_VARIABLE)
     return classification(
         frame[inputs],
         frame,
@@ -75,7 +77,7 @@ def load_heart(path: str | os.PathLike[str] | None = None, *, return_X_y: bool =
         `data` (DataFrame of floats, NaN where missing), `target` (Series of "0" and "1"), `target_names`,
         `feature_names`, `frame`, `DESCR`.
     """
-    found = _user_path(path, HEART_VARIABLE)
+    found = _user_file(path, "path", HEART_VARIABLE)
     if found is None:
         raise InvalidInput(
             "the heart data are not shipped; 'path' must name a copy of UCI's processed.hungarian.data "
@@ -87,19 +89,26 @@ def load_heart(path: str | os.PathLike[str] | None = None, *, return_X_y: bool =
     )
 
 
-def _user_path(given: str | os.PathLike[str] | None, variable: str) -> Path | None:
-    name = given if given is not None else os.environ.get(variable)
-    if not name:
+def _user_file(given: str | os.PathLike[str] | None, argument: str, variable: str) -> Path | None:
+    """Path of the file that an argument or an environment variable names, if it is one that can be read."""
+    if given is None:
+        given, argument = os.environ.get(variable) or None, f"environment variable {variable}"
+    if given is None:
         return None
-    path = Path(name).expanduser()
-    if not path.is_file():
-        origin = "the path given" if given is not None else f"environment variable {variable}"
-        raise InvalidInput(f"no file {str(path)!r} ({origin}). Correct the path, or leave it out.")
+    path = user_path(given, argument).expanduser()
+    open_regular(path, argument).close()
     return path
 
 
+def _read_csv(path: Path, **options: Any) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path, **options)
+    except ValueError as error:  # of pandas' parser, or of the encoding
+        raise InvalidInput(f"{str(path)!r} cannot be read as a csv: {error}. Give another file.") from error
+
+
 def _read_sonar_split(path: Path, frame: pd.DataFrame) -> NDArray[np.bool_]:
-    table = pd.read_csv(path)
+    table = _read_csv(path)
     if "split" not in table or len(table) != len(frame):
         raise InvalidInput(
             f"{str(path)!r} must have a column 'split' and {len(frame)} rows; "
@@ -123,9 +132,9 @@ def _read_sonar_split(path: Path, frame: pd.DataFrame) -> NDArray[np.bool_]:
 
 
 def _read_heart(path: Path) -> pd.DataFrame:
-    with path.open(encoding="utf-8") as handle:
-        has_header = handle.readline().startswith("age")
-    frame = pd.read_csv(
+    with open_regular(path) as handle:
+        has_header = handle.readline().startswith(b"age")
+    frame = _read_csv(
         path,
         header=0 if has_header else None,
         names=None if has_header else _HEART_COLUMNS,

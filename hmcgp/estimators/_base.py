@@ -5,22 +5,27 @@ from __future__ import annotations
 import os
 import time
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from hmcgp import diagnostics, export
+from hmcgp import diagnostics
 from hmcgp._columns import Columns
+from hmcgp._fingerprint import table_identity
+from hmcgp._interrupts import check_interrupt, deferred_interrupts, take_interrupt
 from hmcgp._random import RandomStateLike
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.estimators._inputs import check_settings, sampler_setting, validated
 from hmcgp.estimators._inspection import PosteriorMixin
+from hmcgp.estimators._saving import load_estimator, save_estimator
 from hmcgp.estimators._warnings import warn_about_constants, warn_about_hyperparameters, warn_about_scales
 from hmcgp.estimators._weights import joined, rows_that_count
 from hmcgp.evidence import EvidenceProvider
@@ -31,8 +36,30 @@ from hmcgp.modes import find_modes
 from hmcgp.online import GrowingModel, effective_share
 from hmcgp.optimize import find_map, point_trace
 from hmcgp.samplers import JumpingHMC, Sampler, Trace, sample
+from hmcgp.samplers.checkpoint import checkpoint_path
 
 REFIT_BELOW = 0.5  # effective share of the draws after `append`
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def all_or_nothing(method: Method) -> Method:
+    """Decorate a method to leave its estimator as it was when it fails or is interrupted."""
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with deferred_interrupts():
+            before = dict(self.__dict__)
+            try:
+                result = method(self, *args, **kwargs)
+                check_interrupt()
+                return result
+            except BaseException:
+                self.__dict__ = before
+                raise
+
+    return cast(Method, call)
 
 
 class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
@@ -107,19 +134,25 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             For constant inputs, duplicate rows, categories with more levels than half the rows or an order (which is
             ignored), inputs of very different scales with `standardize=False`, more hyperparameters than rows,
             failures of the solver, and after Ctrl-C.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After Ctrl-C before there are draws to keep.  The estimator is as it was before the call.
         """
         return self._fit(X, y, sample_weight)
 
+    @all_or_nothing  # no new model beside old draws
     def _fit(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
-        before = dict(self.__dict__)
-        try:
-            check_settings(self)
-            return self._fit_or_fail(*rows_that_count(X, y, sample_weight, about_rows))
-        except BaseException:  # all or nothing: no new model beside old draws
-            self.__dict__ = before
-            raise
+        check_settings(self)
+        self._fit_table(*rows_that_count(X, y, sample_weight, about_rows))
+        if take_interrupt():
+            warn_user(
+                "the fit was interrupted when it was all but done: it was finished, and is whole.", ApproximationWarning
+            )
+        return self
 
-    def _fit_or_fail(self, X: Any, y: Any, sample_weight: Array | None, about_rows: dict[str, Any]) -> Self:
+    def _fit_table(self, X: Any, y: Any, sample_weight: Array | None, about_rows: dict[str, Any]) -> Self:
         self._columns = Columns.learn(X)
         X, targets, weights = self._check_table(self._columns.encode(X), y, sample_weight)
         weights = joined((weights, len(X)))
@@ -130,6 +163,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         self._scaling = Scaling.learn(X, standardize=self.standardize, keep=categories, weights=weights)
         warn_about_constants(self._input_names(), self._scaling.constant)
         self._warn_about_copies(X, targets)
+        identity = None
+        if self.checkpoint is not None:
+            given = {"X": X, "y": self._targets_as_given(y, targets), "weights": weights, **about_rows}
+            identity = self._identity(given)
         weights = None if weights is None else self._of_rows_of_model(weights, targets)
         rows, targets, kernel, input_names = self._parts_of_model(
             self._scaling.apply(X), targets, self._kernel_of_targets(categories)
@@ -147,14 +184,27 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         if not self.standardize:
             warn_about_scales(X, self._input_names(), of_kernel)
         warn_about_hyperparameters(self.model_.n_dim, len(X), self.model_.kernel, of_kernel)
-        self.trace_ = self._sample()
+        self.trace_ = self._sample(identity)
         if self.trace_.sampler != "map":
             diagnostics.warn(self.trace_, standardized=bool(self.standardize))
-        self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
-        self.kernel_ = self.model_.bound_kernel(self._best)
+        self._keep_best()
         return self
 
-    def _sample(self) -> Trace:
+    def _keep_best(self) -> None:
+        """Note the draw of highest posterior density, and the kernel there."""
+        self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
+        self.kernel_ = self.model_.bound_kernel(self._best)
+
+    def _identity(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        """Identity of the table, for a checkpoint: digests of its numbers as given, and its names."""
+        categories = {name: known.tolist() for name, known in self._columns.categories.items()}
+        return table_identity(numbers, {"list of columns": self._input_names(), "list of categories": categories})
+
+    def _targets_as_given(self, y: Any, targets: Array) -> Array:
+        """Targets in the units of the user."""
+        return targets
+
+    def _sample(self, identity: dict[str, Any] | None) -> Trace:
         sampler = sampler_setting(self.sampler)
         if sampler == "map":
             begin = time.perf_counter()
@@ -168,9 +218,11 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             return point_trace(optimum, time.perf_counter() - begin)
         if sampler == "jumps":
             seed = 0 if self.random_state is None else self.random_state  # a run resumed must find the same modes
+            if self.checkpoint is not None:
+                checkpoint_path(self.checkpoint)
             sampler = JumpingHMC(modes=find_modes(self.model_, random_state=seed, n_jobs=self.n_jobs))
         return sample(
-            self.model_,
+            self.model_ if identity is None else self.model_.with_identity(identity),
             sampler,
             draws=self.draws,
             tune=self.tune,
@@ -235,6 +287,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _more_targets(self, y: Any) -> Array:
         """New targets as the model takes them."""
 
+    @all_or_nothing
     def _append(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
         check_is_fitted(self)
         X, y, sample_weight, about_rows = rows_that_count(X, y, sample_weight, about_rows)
@@ -289,16 +342,44 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     # -- keeping it --------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the estimator, fitted or not, to one file, atomically."""
-        export.save_estimator(self, path)
+        """Write the estimator, fitted or not, to one file, atomically.
+
+        The file holds settings as JSON and arrays as `.npy`, no code.  Classes of your own (a kernel, a prior) are
+        written by name, with their attributes; functions by name; a lambda is refused.
+
+        Parameters
+        ----------
+        path : path-like
+            By custom ``*.hmcgp``.  An old file is replaced only once the new one is complete.
+        """
+        save_estimator(self, path)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read an estimator written by `save`.
+    def load(cls, path: str | Path, *, trusted: Sequence[Any] = ()) -> Self:
+        """Read an estimator written by `save`; nothing in the file is executed.
 
-        The file holds a pickle: load only files that you trust.
+        Parameters
+        ----------
+        path : path-like
+        trusted : sequence of classes and functions
+            Those of your own that the estimator uses: ``trusted=[MyKernel]``.  A file that names others is refused.
+
+        Returns
+        -------
+        estimator
+            With the same predictions, to the last bit.
+
+        Raises
+        ------
+        InvalidInput
+            If the file is damaged, of another format or class, or uses classes that are not trusted.
+
+        Warns
+        -----
+        sklearn.exceptions.InconsistentVersionWarning
+            If the file was written by another version of hmcgp or numpy.
         """
-        return export.load_estimator(path, cls)
+        return load_estimator(path, cls, trusted)
 
 
 def _default_kernel(categories: NDArray[np.bool_]) -> Kernel | None:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import column_or_1d
 from hmcgp import brackets, label_noise, predict
 from hmcgp._checks import lowered
 from hmcgp._columns import plain_targets
+from hmcgp._fingerprint import table_identity
 from hmcgp._random import RandomStateLike
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
@@ -180,6 +181,9 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
             self._of_class, keep = self._of_class[self._of_class > 0.0], weights > 0.0
             X, targets, weights = X[keep], self._encode(y[keep]), weights[keep]
         return X, targets, weights
+
+    def _identity(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        return super()._identity(numbers) | table_identity({}, {"list of classes": self.classes_.tolist()})
 
     def _weights_of(self, targets: Array, sample_weight: Array | None) -> Array | None:
         if self._of_class is None:

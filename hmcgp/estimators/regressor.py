@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from hmcgp._checks import lowered
+from hmcgp._fingerprint import table_identity
 from hmcgp._random import RandomStateLike
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
@@ -153,6 +154,11 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
             When the chains do not agree, or hold too few effective draws, or diverged.
         ApproximationWarning
             For constant inputs, failures of the solver, and after Ctrl-C.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After Ctrl-C before there are draws to keep.  The estimator is as it was before the call.
         """
         return self._fit(X, y, sample_weight, noise_variance=noise_variance)
 
@@ -173,6 +179,12 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
             As of `fit`; default: 1 each.
         """
         return self._append(X, y, sample_weight, noise_variance=noise_variance)
+
+    def _identity(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        return super()._identity(numbers) | table_identity({}, {"list of outputs": self._layout.names})
+
+    def _targets_as_given(self, y: Any, targets: Array) -> Array:
+        return np.asarray(y, dtype=np.float64).reshape(targets.shape)
 
     def _more_targets(self, y: Any) -> Array:
         y = more_targets(self._layout, y)

@@ -5,16 +5,15 @@ The record belongs to the caller, so that what a chain has done survives the cha
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hmcgp._interrupts import StopFlag, raise_if_interrupt
 from hmcgp._random import restore_generator
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
@@ -139,7 +138,7 @@ class Stopped(Exception):
 
 
 class Control:
-    """Lets a caller stop chains in other threads, and wait until they have.
+    """Stops chains in whatever threads.
 
     Parameters
     ----------
@@ -148,10 +147,8 @@ class Control:
     """
 
     def __init__(self, max_time: float = inf) -> None:
-        self.stop = threading.Event()
+        self.stop = StopFlag()  # set by Ctrl-C too
         self.deadline = time.monotonic() + max_time
-        self._idle = threading.Condition()
-        self._running = 0
 
     @property
     def remaining(self) -> float:
@@ -162,24 +159,6 @@ class Control:
     def over(self) -> bool:
         """Whether to stop: because someone said so, or because the time is up."""
         return self.stop.is_set() or time.monotonic() >= self.deadline
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Count the calling thread among the running."""
-        with self._idle:
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._idle:
-                self._running -= 1
-                self._idle.notify_all()
-
-    def stop_and_wait(self) -> None:
-        """Ask all chains to stop at their next evaluation; return when they have."""
-        self.stop.set()
-        with self._idle:
-            self._idle.wait_for(lambda: self._running == 0)
 
 
 class Watched:
@@ -227,14 +206,14 @@ def run_chain(
         Pause at the first draw that ends after so long.
     """
     pause = time.monotonic() + seconds
-    with control.running():
-        try:
-            _run(task, record, control, tick, pause)
-        except Stopped:
-            pass
-        except Exception as error:
-            record.error = error
-            control.stop.set()
+    try:
+        _run(task, record, control, tick, pause)
+    except Stopped:
+        pass
+    except Exception as error:
+        raise_if_interrupt(error)  # not this chain's fault
+        record.error = error
+        control.stop.set()
 
 
 def _run(task: ChainTask, record: Record, control: Control, tick: Callable[[], None], pause: float) -> None:

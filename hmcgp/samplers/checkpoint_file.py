@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp._files import library_version
+from hmcgp._files import library_version, open_regular
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.samplers.adaptation import DualAverage, Schedule, Tuning, Welford
@@ -27,7 +27,7 @@ from hmcgp.samplers.integrators import State
 from hmcgp.samplers.metric import Metric
 
 FORMAT = "hmcgp-checkpoint"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 SEAL_SIZE = len(FORMAT) + len(" sha256 ") + 64
 
@@ -35,7 +35,7 @@ SEAL_SIZE = len(FORMAT) + len(" sha256 ") + 64
 class Header(NamedTuple):
     """What a file says of the run and its chains."""
 
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # of the run, with the identity of its data and the versions of libraries
     streams: list[Mapping[str, Any]]  # where each chain's random stream began
     snapshots: list[Snapshot]  # where each chain stands
     seconds: float  # that it took so far
@@ -105,7 +105,8 @@ def load(path: Path) -> Saved:
     import h5netcdf
 
     name = repr(str(path))
-    content = path.read_bytes()
+    with open_regular(path, "checkpoint") as file:
+        content = file.read()
     body, seal = content[:-SEAL_SIZE], content[-SEAL_SIZE:]
     if seal != _seal(body):
         if content.startswith(HDF5_SIGNATURE) and FORMAT.encode() in content:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hmcgp._interrupts import defer_interrupts
 from hmcgp._typing import Array
 from hmcgp.errors import HmcgpError
 from hmcgp.samplers.metric import velocity
@@ -52,6 +53,7 @@ def init(target: Target, position: Array, carry: object = None) -> State:
     return _move(position, evaluate(target, position, carry), carry)
 
 
+@defer_interrupts
 def evaluate(target: Target, position: Array, carry: object) -> Evaluation:
     """Evaluate the target, and hold it to its contract: finite or -inf.
 

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from math import inf
 from numbers import Real
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp._checks import check_count, check_flag, lowered, name_among, refuse_class
+from hmcgp._interrupts import defer_interrupts, take_interrupt
 from hmcgp._parallel import resolve_n_jobs
 from hmcgp._random import RandomStateLike, spawn_generators
 from hmcgp._typing import Array
@@ -39,6 +41,7 @@ _OF_ESTIMATORS = {
 }  # what only an estimator can do by a name, and what does it without one
 
 
+@defer_interrupts
 def sample(
     target: Target,
     sampler: str | Sampler = "hmc",
@@ -84,12 +87,20 @@ def sample(
         File (say "run.nc") to which the draws are written every ten seconds, or an existing folder for it.  The same
         call again, after a crash, `max_time` or Ctrl-C, goes on from there, and ends with the draws of a run that
         was never interrupted.  With more `draws` or `chains` it extends a finished run.  Delete the file to start anew.
+        A file of other data (rows in another order, other names of columns or classes) or of other settings is refused,
+        and so is one that another run is using, here or in another process.
 
     Returns
     -------
     Trace
         If the run ended early (Ctrl-C, `max_time`, workers lost): the draws so far, with a warning, if there are any
         after warm-up.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C before there are draws to keep.  Ctrl-C acts at the next evaluation of the log density; a second
+        one acts at once.
     """
     sampler = as_sampler(sampler)
     check_counts(draws=draws, tune=tune, chains=chains)
@@ -102,32 +113,33 @@ def sample(
     records = [Record(tune, draws, target.n_dim, sampler.info, Snapshot(0, stream)) for stream in streams]
     tasks = [ChainTask(target, sampler, u) for u in starts]
     store = None
-    if checkpoint is not None:
-        store = Checkpoint(checkpoint, records, describe(target, sampler, tune, starts))
-        store.open(tasks[0], seeded=random_state is not None)
-    if max_time is not None and progressbar and not all(record.finished for record in records):
-        print(forecast(tasks[0], records, n_workers, max_time), file=sys.stderr, flush=True)
-    begin = time.perf_counter() - (0.0 if store is None else store.seconds)  # of all the calls that made this run
-    failure = run(tasks, records, control, Progress(records, tune, enabled=progressbar), store, n_jobs)
-    elapsed = time.perf_counter() - begin
+    with ExitStack() as held:  # the checkpoint, by this run
+        if checkpoint is not None:
+            store = held.enter_context(Checkpoint(checkpoint, records, describe(target, sampler, tune, starts)))
+            store.open(tasks[0], seeded=random_state is not None)
+        if max_time is not None and progressbar and not all(record.finished for record in records):
+            print(forecast(tasks[0], records, n_workers, max_time), file=sys.stderr, flush=True)
+        begin = time.perf_counter()
+        failure = run(tasks, records, control, Progress(records, tune, enabled=progressbar), store, n_jobs)
+    elapsed = time.perf_counter() - begin if store is None else store.seconds  # of all the calls that made this run
     if store is not None and store.error is not None:
         warn_user(f"the checkpoint could not be written: {store.error}.", ApproximationWarning)
     raise_first_error(records)
-    if all(record.finished for record in records):
-        return assemble(target, sampler.name, records, draws, elapsed, interrupted=False)
     chosen, n_kept = largest_block([r.kept for r in records])
-    why = explain(failure, max_time)
     resume = "" if store is None else f" The same call goes on from {str(store.path)!r}."
     if n_kept == 0:
         if isinstance(failure, KeyboardInterrupt):
             raise failure
-        furthest = max(record.count for record in records)
-        raise HmcgpError(
-            f"{why}, at draw {furthest} of {tune} of warm-up: there are no draws to keep.{resume}"
-        ) from failure
-    warn_early(why, chosen, n_kept, chains, draws, resume)
-    records = [records[c] for c in chosen]
-    return assemble(target, sampler.name, records, n_kept, elapsed, interrupted=True)
+        where = f"at draw {max(record.count for record in records)} of {tune} of warm-up"
+        raise HmcgpError(f"{explain(failure, max_time)}, {where}: there are no draws to keep.{resume}") from failure
+    early = not all(record.finished for record in records)
+    chosen_records = [records[c] for c in chosen]
+    trace = assemble(target, sampler.name, chosen_records, n_kept, elapsed, interrupted=early)
+    if take_interrupt():  # after the last draw: nothing is lost
+        failure = KeyboardInterrupt()
+    if early or failure is not None:
+        warn_early(explain(failure, max_time), chosen, n_kept, chains, draws, resume)
+    return trace
 
 
 def run(
@@ -150,7 +162,6 @@ def run(
         run_chains(tasks, records, control, tick, n_jobs)
     except KeyboardInterrupt as interrupt:
         failure = interrupt
-        control.stop_and_wait()  # a second Ctrl-C ends this wait
     except WorkersLost as error:
         failure = error
     finally:
@@ -158,7 +169,7 @@ def run(
         progress.close()
         if store is not None:
             store.close()
-    return failure
+    return KeyboardInterrupt() if take_interrupt() else failure
 
 
 def explain(failure: BaseException | None, max_time: float | None) -> str:
