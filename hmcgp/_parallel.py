@@ -61,6 +61,12 @@ def shares_memory() -> bool:
     return bool(getattr(backend, "supports_sharedmem", False))
 
 
+def on_cluster() -> bool:
+    """Return whether workers are those of joblib's dask backend, on whatever machines."""
+    backend, _ = get_active_backend(prefer="threads")
+    return type(backend).__name__ == "DaskDistributedBackend"
+
+
 def run_tasks(calls: Calls, n_jobs: int) -> list[Any]:
     """Run calls on n_jobs workers, BLAS on one thread each, and return their results in order.
 

@@ -6,43 +6,40 @@ Components are arrays of which the first axis is the draws; the others are place
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
 from hmcgp._typing import Array
 
-_RELATIVE = 1e-10  # error of a quantile, in units of the widest component
+# of a quantile, in units of the widest component: the last step of Newton's method, which squares the error, and the
+# last bracket, which matters in gaps between components only
+_STEP, _BRACKET = 1e-10, 1e-13
+_FLAT = 1e-6  # density, in those units, below which a step says little about the error
+_NUMBERS = 2**18  # in a temporary array: 2 MB
+_TINY = np.finfo(float).tiny
 
 
-def moments(mean: Array, variance: Array) -> tuple[Array, Array]:
-    """Mean and variance of the mixture.
+def merge(into: Array, n: int, other: Array | tuple[Array, Array | float, Array], k: int) -> None:
+    """Add k components to the moments of n, in place (Chan, Golub & LeVeque 1979, eq. 2.1): nothing cancels.
 
     Parameters
     ----------
-    mean, variance : ndarrays of shape (S, ...)
-        Of the S components, at each place.
-
-    Returns
-    -------
-    mean, variance : ndarrays of shape (...)
-        The variance is the mean of the variances plus the variance of the means.
+    into : ndarray of shape (3, ...)
+        Mean of the means, sum of the squares of their deviations from it, and sum of the variances.
+    n, k : int
+        How many there are, and how many come.
+    other : array-like of shape (3, ...)
+        Of those that come.
     """
-    return mean.mean(axis=0), variance.mean(axis=0) + mean.var(axis=0)
-
-
-def log_density(y: Array, mean: Array, variance: Array) -> Array:
-    """Logarithm of the density at y, a number for each place (see `moments`)."""
-    return averaged(log_densities(y, mean, variance))
+    deviation = other[0] - into[0]
+    into[0] += (k / (n + k)) * deviation
+    into[1] += other[1] + (n * k / (n + k)) * deviation**2
+    into[2] += other[2]
 
 
 def log_densities(y: Array, mean: Array, variance: Array) -> Array:
     """Logarithm of the density at y of every component, of shape (S, ...)."""
     return np.asarray(norm.logpdf(y, mean, np.sqrt(variance)))
-
-
-def averaged(log_p: Array) -> Array:
-    """Logarithm of the mean over the draws of densities whose logarithms are given, of shape (S, ...)."""
-    return np.asarray(logsumexp(log_p, axis=0) - np.log(len(log_p)))
 
 
 def joint_log_density(y: Array, mean: Array, covariance: Array) -> Array:
@@ -67,7 +64,7 @@ def joint_log_density(y: Array, mean: Array, covariance: Array) -> Array:
 
 
 def quantiles(q: Array, mean: Array, variance: Array) -> Array:
-    """Quantiles of the mixture by bisection: they lie between the least and the greatest of those of the components.
+    """Quantiles of the mixture: they lie between the least and the greatest of those of the components.
 
     Parameters
     ----------
@@ -78,14 +75,41 @@ def quantiles(q: Array, mean: Array, variance: Array) -> Array:
     Returns
     -------
     ndarray of shape (k, ...)
+        By Newton's method, safeguarded by bisection; each place by itself, whatever the others.
     """
     places = mean.shape[1:]
-    mean, sd = mean.reshape(len(mean), -1), np.sqrt(variance).reshape(len(mean), -1)
-    single = mean + ndtri(q)[:, None, None] * sd  # (k, S, m)
-    low, high = single.min(axis=1), single.max(axis=1)
-    tolerance = _RELATIVE * sd.max(axis=0)
-    while (high - low > tolerance).any():
-        middle = 0.5 * (low + high)
-        below = ndtr((middle[:, None, :] - mean) / sd).mean(axis=1) < q[:, None]
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.asarray(0.5 * (low + high)).reshape(len(q), *places)
+    mean, variance = mean.reshape(len(mean), -1), variance.reshape(len(mean), -1)
+    out = np.empty((len(q), mean.shape[1]))
+    size = max(_NUMBERS // len(mean), 1)
+    for begin in range(0, mean.shape[1], size):
+        some = slice(begin, begin + size)
+        for i, p in enumerate(q):
+            # a component of no width is a step, whose slope overflows
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                out[i, some] = _quantile(float(p), mean[:, some], np.sqrt(variance[:, some]))
+    return out.reshape(len(q), *places)
+
+
+def _quantile(p: float, mean: Array, sd: Array) -> Array:
+    single = mean + ndtri(p) * sd  # (S, m)
+    low, high, widest = single.min(axis=0), single.max(axis=0), sd.max(axis=0)
+    x = np.clip(mean.mean(axis=0) + ndtri(p) * np.sqrt((sd**2).mean(axis=0) + mean.var(axis=0)), low, high)
+    sd = np.maximum(sd, _TINY)
+    out, left, last = x.copy(), np.arange(len(x)), high - low
+    while len(left):
+        z = (x - mean) / sd
+        error = ndtr(z).mean(axis=0) - p
+        density = (np.exp(-0.5 * z * z) / sd).mean(axis=0) / np.sqrt(2.0 * np.pi)
+        low, high = np.where(error < 0.0, x, low), np.where(error < 0.0, high, x)
+        newton, middle = x - error / density, 0.5 * (low + high)
+        step = np.abs(newton - x)
+        fair = (newton >= low) & (newton <= high) & (step <= 0.5 * last) & (density * widest > _FLAT)  # NaN is not
+        x, last = np.where(fair, newton, middle), np.where(fair, step, high - low)
+        found = fair & (step <= _STEP * widest)
+        rounding = 4.0 * np.finfo(float).eps * np.maximum(np.abs(low), np.abs(high))
+        found |= high - low <= np.maximum(_BRACKET * widest, rounding)
+        out[left] = x
+        go_on = ~found
+        left, x, last, low, high, widest = (a[go_on] for a in (left, x, last, low, high, widest))
+        mean, sd = mean[:, go_on], sd[:, go_on]
+    return out

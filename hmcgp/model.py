@@ -33,7 +33,7 @@ from hmcgp.kernels import Kernel, Parameter, SquaredExponential
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Classes, Likelihood
 from hmcgp.pairs import resolve
-from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation
+from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation, WorkSpace
 
 __all__ = ["Model", "Theta"]
 
@@ -197,6 +197,21 @@ class Model:
     def n_dim(self) -> int:
         """Number of free hyperparameters."""
         return self._prior.n_dim
+
+    @property
+    def work_space(self) -> WorkSpace:
+        """Memory that an evaluation with its gradient takes, at least: n x n arrays."""
+        n, n_latents = len(self.X), self.likelihood.count(self.y)
+        matrices: int = self.evidence.matrices(n_latents) if hasattr(self.evidence, "matrices") else 2
+        if isinstance(self.kernel, PerClass):
+            matrices += 2 * n_latents  # a covariance and a cotangent for each
+        what = f"{matrices} matrices of {n:,} x {n:,} numbers"
+
+        def instead(nbytes: int) -> str:
+            rows = int((nbytes / (8 * matrices)) ** 0.5)
+            return f"take a random sample of at most {rows:,} rows (sampler='map' needs no less memory)"
+
+        return WorkSpace(8 * matrices * n * n, what, instead)
 
     def __repr__(self) -> str:
         n, d = self.X.shape

@@ -29,6 +29,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hmcgp._checks import check_count, name_among
+from hmcgp._memory import check_memory
 from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp._random import RandomStateLike, spawn_generators
 from hmcgp._typing import Array
@@ -160,9 +161,11 @@ def _climb_all(
 ) -> list[_Optimum]:
     check_count("n_restarts", n_restarts, 1)
     starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
+    n_workers = resolve_n_jobs(n_jobs, n_restarts)
+    check_memory(target, n_workers)
     rngs = spawn_generators(random_state, n_restarts)
     calls = [(climb, (target, rng, u, maxiter)) for rng, u in zip(rngs, starts, strict=True)]
-    return run_tasks(calls, resolve_n_jobs(n_jobs, n_restarts))
+    return run_tasks(calls, n_workers)
 
 
 def _climb(target: Target, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:

@@ -5,9 +5,15 @@
 With several classes f* has a component for each, μ_s as many, and σ²_s is their covariance.
 
 One factorisation serves all new inputs of a draw.  New inputs come in blocks, so that beside two n x n matrices a
-worker holds at most BLOCK_BYTES of cross-covariances.  Draws come in groups of fixed size, within which each is solved
-warm from the one before: the result does not depend on the number of workers.  Averages need memory for the new inputs
-once per group, values per draw twice what they return.
+worker holds at most about BLOCK_BYTES of cross-covariances and what follows from them.  Draws come in groups of fixed
+size, within which each is solved warm from the one before: the result does not depend on the number of workers.
+
+Memory does not grow with draws times inputs.  Averages (means, variances, probabilities, log densities) are updated
+draw by draw: they hold a few numbers for each new input, for so many groups at a time as HELD_BYTES allow, and at least
+for one group per worker.  Quantiles need all draws of a new input at once: inputs come in blocks whose values are held
+in HELD_BYTES, and every draw is solved again for every block.  That is one block up to 16,000 inputs with 500 draws;
+beyond, a factorisation of n³/3 operations is little beside the n² operations for each of the inputs of a block.
+Functions that return values for each draw hold what they return once, and HELD_BYTES or a group per worker beside it.
 """
 
 from __future__ import annotations
@@ -16,8 +22,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hmcgp import mixture
 from hmcgp._interrupts import defer_interrupts
 from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp._typing import Array
@@ -30,7 +36,8 @@ from hmcgp.model import Model
 _GROUP = 25  # draws that share a warm start
 _JOINT_ROWS = 64  # whose covariances are computed together, for the few that are wanted
 _STEPS = 20  # on the way to a draw that cannot be solved at once
-BLOCK_BYTES = 32 * 2**20
+BLOCK_BYTES = 32 * 2**20  # of work space for a block of new inputs, for each worker
+HELD_BYTES = 256 * 2**20  # of results of groups, or of values for each draw, that wait to be put together
 
 
 def thin(draws: Array, n_max: int | None) -> Array:
@@ -64,26 +71,110 @@ def latent_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None =
     -------
     mean, variance : ndarrays of shape (S, m), or (S, m, C) for C classes or columns of targets
     """
-    mean, variance = np.concatenate(per_group(_moments, model, draws, X, n_jobs=n_jobs), axis=1)
-    return mean, variance
-
-
-def mixture_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
-    """Mean and variance of the latent function averaged over the draws, each of shape (m,), or (m, C) as above.
-
-    The variance is that of the mixture: the mean of the variances plus the variance of the means.
-    """
-    first, second, within = np.sum(per_group(_sums_of_moments, model, draws, X, n_jobs=n_jobs), axis=0) / len(draws)
-    return first, np.maximum(second - first**2, 0.0) + within
+    return _moments_of_draws(model, draws, X, False, n_jobs)
 
 
 def observed_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
     """Mean and variance of a new observation, noise included: as of `latent_moments`."""
-    mean, variance = latent_moments(model, draws, X, n_jobs=n_jobs)
-    for s, theta in enumerate(draws):
-        rows = variance[s].T  # a view: noise belongs to a row, whatever its columns
-        rows += _noisy(model, theta).noise_at(X)
+    return _moments_of_draws(model, draws, X, True, n_jobs)
+
+
+def _moments_of_draws(model: Model, draws: Array, X: Array, observed: bool, n_jobs: int | None) -> tuple[Array, Array]:
+    out = np.empty((2, len(draws), len(X), *_latents(model)))
+    parts = each_group(_moments, model, draws, X, observed, n_jobs=n_jobs, nbytes=out[:, :_GROUP].nbytes)
+    for group, part in zip(_groups(len(draws)), parts, strict=True):
+        out[:, group] = part
+    mean, variance = out
     return mean, variance
+
+
+def mixture_moments(
+    model: Model, draws: Array, X: Array, *, observed: bool = False, n_jobs: int | None = None
+) -> tuple[Array, Array]:
+    """Mean and variance at each new input, averaged over the draws.
+
+    Parameters
+    ----------
+    model, draws, X, n_jobs
+        As of `latent_moments`.
+    observed : bool, default=False
+        Of new observations, noise included, instead of the latent function.
+
+    Returns
+    -------
+    mean, variance : ndarrays of shape (m,), or (m, C) as above
+        The variance is that of the mixture: the mean of the variances plus the variance of the means.  Each draw is
+        solved once; memory is that of a few results, whatever the number of draws.
+    """
+    total = np.zeros((3, len(X), *_latents(model)))
+    parts = each_group(_running_moments, model, draws, X, observed, n_jobs=n_jobs, nbytes=total.nbytes)
+    for group, part in zip(_groups(len(draws)), parts, strict=True):
+        mixture.merge(total, group.start, part, group.stop - group.start)
+    mean, between, within = total
+    return mean, (between + within) / len(draws)
+
+
+def quantiles(model: Model, draws: Array, X: Array, q: Array, *, n_jobs: int | None = None) -> Array:
+    """Quantiles of new observations under the mixture over draws.
+
+    Parameters
+    ----------
+    model, draws, X, n_jobs
+        As of `latent_moments`.
+    q : ndarray of shape (k,)
+        Probabilities, strictly between 0 and 1.
+
+    Returns
+    -------
+    ndarray of shape (k, m), or (k, m, C) as above
+        By blocks of new inputs, whose moments for all draws are held in HELD_BYTES; each draw is solved once for every
+        block, of which there is one up to 16,000 new inputs with 500 draws.
+    """
+    latents = _latents(model)
+    out = np.empty((len(q), len(X), *latents))
+    numbers = 4 * len(draws) * int(np.prod(latents))  # mean and variance, in results of groups and put together
+    for rows in _slices(len(X), max(HELD_BYTES // (8 * numbers), 1)):
+        out[:, rows] = mixture.quantiles(q, *observed_moments(model, draws, X[rows], n_jobs=n_jobs))
+    return out
+
+
+def log_density(model: Model, draws: Array, X: Array, y: Array, *, n_jobs: int | None = None) -> Array:
+    """Log density of new observations under the mixture over draws, of shape (m,).
+
+    Each draw is solved once; memory is that of a few results, whatever the number of draws.
+
+    Parameters
+    ----------
+    model, draws, X, n_jobs
+        As of `latent_moments`.
+    y : ndarray of shape (m,) or (m, C)
+        Columns of targets are independent given the hyperparameters, and the density is that of all together.
+    """
+    return _averaged(_running_log_density, model, draws, X, y, n_jobs)
+
+
+def joint_log_density(model: Model, draws: Array, X: Array, y: Array, *, n_jobs: int | None = None) -> Array:
+    """As `log_density`, of groups of correlated observations together, of shape (g,).
+
+    Parameters
+    ----------
+    model, draws, n_jobs
+        As of `latent_moments`.
+    X : ndarray of shape (g size, d)
+        A group is `size` consecutive rows.
+    y : ndarray of shape (g, size)
+        NaN is integrated out.
+    """
+    return _averaged(_running_joint_log_density, model, draws, X, y, n_jobs)
+
+
+def _averaged(
+    function: Callable[..., Array], model: Model, draws: Array, X: Array, y: Array, n_jobs: int | None
+) -> Array:
+    total = np.full(len(y), -np.inf)
+    for part in each_group(function, model, draws, X, y, n_jobs=n_jobs, nbytes=total.nbytes):
+        np.logaddexp(total, part, out=total)
+    return total - np.log(len(draws))
 
 
 def observed_jointly(model: Model, draws: Array, X: Array) -> Iterator[tuple[Array, Array]]:
@@ -92,27 +183,11 @@ def observed_jointly(model: Model, draws: Array, X: Array) -> Iterator[tuple[Arr
         yield _jointly(model, theta, *model.posterior(theta), X)
 
 
-def observed_in_groups(model: Model, draws: Array, X: Array, size: int) -> Iterator[tuple[Array, Array]]:
-    """Yield, for each draw, mean (g, size) and covariance (g, size, size) of new observations in g groups of rows.
-
-    As `observed_jointly`, without the covariances between groups, each of which is `size` consecutive rows of X.
-    """
-    step = max(_JOINT_ROWS // size, 1) * size
-    for theta in draws:
-        solved = model.posterior(theta)
-        means, covariances = [], []
-        for start in range(0, len(X), step):
-            mean, covariance = _jointly(model, theta, *solved, X[start : start + step])
-            g = len(mean) // size
-            means.append(mean.reshape(g, size))
-            covariances.append(np.einsum("iaib->iab", covariance.reshape(g, size, g, size)))
-        yield np.concatenate(means), np.concatenate(covariances)
-
-
 @defer_interrupts
 def _jointly(model: Model, theta: Array, kernel: Kernel, evidence: Evidence, X: Array) -> tuple[Array, Array]:
     mean, covariance = evidence.posterior.predict_jointly(kernel(model.X, X), kernel(X))  # type: ignore[attr-defined]
-    return mean, covariance + np.diag(_noisy(model, theta).noise_at(X))
+    covariance.flat[:: len(X) + 1] += _noisy(model, theta).noise_at(X)
+    return mean, covariance
 
 
 def _noisy(model: Model, theta: Array) -> NoisyNumbers:
@@ -126,23 +201,56 @@ def probabilities(model: Model, draws: Array, X: Array, *, n_jobs: int | None = 
     """Probabilities of the classes averaged over the draws, of shape (m, C), with C = 2 for labels -1 and +1.
 
     Of two classes, both are right in relative terms, however small.  Of more, rows sum to 1 exactly.
+    Each draw is solved once; memory is that of a few results, whatever the number of draws.
     """
-    total = np.sum(per_group(_sums_of_probabilities, model, draws, X, n_jobs=n_jobs), axis=0)
+    total = np.zeros((model.likelihood.count(model.y), len(X)))
+    for part in each_group(_sums_of_probabilities, model, draws, X, n_jobs=n_jobs, nbytes=total.nbytes):
+        total += part
     return model.likelihood.normalised(total.T)
 
 
 def probabilities_per_draw(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
     """Probabilities of the classes for each draw, of shape (S, m, C)."""
-    return np.concatenate(per_group(_probabilities, model, draws, X, n_jobs=n_jobs))
+    out = np.empty((len(draws), len(X), model.likelihood.count(model.y)))
+    parts = each_group(_probabilities, model, draws, X, n_jobs=n_jobs, nbytes=out[:_GROUP].nbytes)
+    for group, part in zip(_groups(len(draws)), parts, strict=True):
+        out[group] = part
+    return out
 
 
 def per_group(
-    function: Callable[..., Array], model: Model, draws: Array, *arguments: NDArray[Any], n_jobs: int | None
+    function: Callable[..., Array], model: Model, draws: Array, *arguments: Any, n_jobs: int | None
 ) -> list[Array]:
     """Return function(model, group of draws, *arguments) for each group, within which draws may be solved warm."""
-    groups = [draws[s : s + _GROUP] for s in range(0, len(draws), _GROUP)]
-    calls = [(function, (model, group, *arguments)) for group in groups]
-    return run_tasks(calls, resolve_n_jobs(n_jobs, len(groups)))
+    return list(each_group(function, model, draws, *arguments, n_jobs=n_jobs))
+
+
+def each_group(
+    function: Callable[..., Array], model: Model, draws: Array, *arguments: Any, n_jobs: int | None, nbytes: int = 0
+) -> Iterator[Array]:
+    """Yield what `per_group` returns, in order.
+
+    Parameters
+    ----------
+    function, model, draws, *arguments, n_jobs
+        As of `per_group`.
+    nbytes : int, default=0
+        Size of a result.  Groups run so many at a time that their results take HELD_BYTES, or one per worker.
+    """
+    calls = [(function, (model, draws[group], *arguments)) for group in _groups(len(draws))]
+    n_workers = resolve_n_jobs(n_jobs, len(calls))
+    for some in _slices(len(calls), max(HELD_BYTES // max(nbytes, 1), n_workers)):
+        results = run_tasks(calls[some], n_workers)
+        while results:
+            yield results.pop(0)
+
+
+def _groups(n_draws: int) -> list[slice]:
+    return _slices(n_draws, _GROUP)
+
+
+def _slices(n: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def each_posterior(model: Model, draws: Array) -> Iterator[tuple[int, Kernel, Evidence]]:
@@ -175,31 +283,52 @@ def _approached(model: Model, theta: Array, solved: tuple[Array, Array] | None) 
     return model.posterior(theta, start)
 
 
-def _moments(model: Model, draws: Array, X: Array) -> Array:
+def _moments(model: Model, draws: Array, X: Array, observed: bool) -> Array:
     out = np.empty((2, len(draws), len(X), *_latents(model)))
-    for s, columns, mean, variance in _each_draw(model, draws, X):
-        out[:, s, columns] = mean, _variances(variance, mean)
+    for _, s, rows, mean, variance in _each_marginal(model, draws, X, observed):
+        out[:, s, rows] = mean, variance
     return out
 
 
-def _sums_of_moments(model: Model, draws: Array, X: Array) -> Array:
-    out = np.zeros((3, len(X), *_latents(model)))
-    for _, columns, mean, variance in _each_draw(model, draws, X):
-        out[:, columns] += mean, mean**2, _variances(variance, mean)
+def _running_moments(model: Model, draws: Array, X: Array, observed: bool) -> Array:
+    out = np.zeros((3, len(X), *_latents(model)))  # mean of the means, their scatter, sum of the variances
+    for i, _, rows, mean, variance in _each_marginal(model, draws, X, observed):
+        mixture.merge(out[:, rows], i, (mean, 0.0, variance), 1)
+    return out
+
+
+def _running_log_density(model: Model, draws: Array, X: Array, y: Array) -> Array:
+    out = np.full(len(X), -np.inf)
+    for _, _, rows, mean, variance in _each_marginal(model, draws, X, True):
+        log_p = mixture.log_densities(y[rows], mean, variance).reshape(len(mean), -1).sum(axis=1)
+        out[rows] = np.logaddexp(out[rows], log_p)
+    return out
+
+
+def _running_joint_log_density(model: Model, draws: Array, X: Array, y: Array) -> Array:
+    g, size = y.shape
+    out = np.full(g, -np.inf)
+    for s, kernel, evidence in each_posterior(model, draws):
+        for groups in _slices(g, max(_JOINT_ROWS // size, 1)):
+            rows, k = slice(groups.start * size, groups.stop * size), groups.stop - groups.start
+            mean, covariance = _jointly(model, draws[s], kernel, evidence, X[rows])
+            within = np.einsum("iaib->iab", covariance.reshape(k, size, k, size))
+            log_p = mixture.joint_log_density(y[groups], mean.reshape(k, size), within)
+            out[groups] = np.logaddexp(out[groups], log_p)
     return out
 
 
 def _sums_of_probabilities(model: Model, draws: Array, X: Array) -> Array:
     out = np.zeros((model.likelihood.count(model.y), len(X)))
-    for s, columns, mean, variance in _each_draw(model, draws, X):
-        out[:, columns] += model.bound_likelihood(draws[s]).class_probabilities(mean, variance)
+    for _, s, rows, mean, variance in _each_draw(model, draws, X):
+        out[:, rows] += model.bound_likelihood(draws[s]).class_probabilities(mean, variance)
     return out
 
 
 def _probabilities(model: Model, draws: Array, X: Array) -> Array:
     out = np.empty((len(draws), len(X), model.likelihood.count(model.y)))
-    for s, columns, mean, variance in _each_draw(model, draws, X):
-        out[s, columns] = model.bound_likelihood(draws[s]).class_probabilities(mean, variance).T
+    for _, s, rows, mean, variance in _each_draw(model, draws, X):
+        out[s, rows] = model.bound_likelihood(draws[s]).class_probabilities(mean, variance).T
     return out
 
 
@@ -215,16 +344,30 @@ def _variances(variance: Array, mean: Array) -> Array:
     return variance if variance.shape == mean.shape else np.broadcast_to(variance[:, None], mean.shape)
 
 
-def _each_draw(model: Model, draws: Array, X: Array) -> Iterator[tuple[int, slice, Array, Array]]:
-    """Yield s, columns, mean, variance for every draw and every block of new inputs."""
-    for s, kernel, evidence in each_posterior(model, draws):
-        for columns in _blocks(int(np.prod(_latents(model))) * len(model.X), len(X)):
-            yield s, columns, *_predict(kernel, evidence.posterior, model.X, X[columns])
+def _each_marginal(
+    model: Model, draws: Array, X: Array, observed: bool
+) -> Iterator[tuple[int, int, slice, Array, Array]]:
+    """As `_each_draw`, with a variance for each latent value, and that of the noise on top where it is observed."""
+    for i, s, rows, mean, between in _each_draw(model, draws, X):
+        variance = _variances(between, mean)
+        if observed:  # noise belongs to a row, whatever its columns
+            variance = (variance.T + _noisy(model, draws[s]).noise_at(X[rows])).T
+        yield i, s, rows, mean, variance
 
 
-def _blocks(n: int, m: int) -> Iterator[slice]:
-    size = max(BLOCK_BYTES // (2 * 8 * n), 1)  # the cross-covariance and its solve
-    return (slice(start, min(start + size, m)) for start in range(0, m, size))
+def _each_draw(model: Model, draws: Array, X: Array) -> Iterator[tuple[int, int, slice, Array, Array]]:
+    """Yield how many draws came before, s, rows, mean and variance, for every draw and every block of new inputs."""
+    blocks = _blocks(model, len(X))
+    for i, (s, kernel, evidence) in enumerate(each_posterior(model, draws)):
+        for rows in blocks:
+            yield i, s, rows, *_predict(kernel, evidence.posterior, model.X, X[rows])
+
+
+def _blocks(model: Model, m: int) -> list[slice]:
+    n_latents = int(np.prod(_latents(model)))
+    cross = 2 * n_latents * len(model.X)  # the cross-covariance and its solve
+    moments = 16 + 8 * n_latents**2  # what is made of them
+    return _slices(m, max(BLOCK_BYTES // (8 * (cross + moments)), 1))
 
 
 def _predict(kernel: Kernel, posterior: Posterior, X: Array, X_new: Array) -> tuple[Array, Array]:

@@ -7,6 +7,7 @@ to evaluate faster next time (for a Gaussian-process classifier, the last latent
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -29,8 +30,19 @@ class Evaluation(NamedTuple):
     failure: int = NO_FAILURE  # or NOT_POSITIVE_DEFINITE, NOT_CONVERGED
 
 
+class WorkSpace(NamedTuple):
+    """Memory that an evaluation takes, at least."""
+
+    nbytes: int
+    what: str  # that it is taken for, as a message says it
+    instead: Callable[[int], str]  # what would do with so many bytes
+
+
 class Target(Protocol):
-    """A differentiable log density on R^n_dim."""
+    """A differentiable log density on R^n_dim.
+
+    It may have a `work_space`, of type `WorkSpace`; what does not fit is then refused before it starts.
+    """
 
     @property
     def n_dim(self) -> int:

@@ -63,7 +63,8 @@ def test_classification_equals_a_refit_at_the_same_hyperparameters(likelihood, e
 def test_weights_are_the_predictive_density_of_what_came():
     gp = GPRegressor(**SHORT).fit(X[:40], Y[:40])
     draws = gp._kept_draws()
-    mean, variance = gp._mixture(X[40:41])
+    mean, variance = predict.observed_moments(*gp._new_inputs(X[40:41]))
+    mean, variance = gp._in_units(mean), gp._unit**2 * variance
     expected = -0.5 * ((Y[40] - mean[:, 0]) ** 2 / variance[:, 0] + np.log(2.0 * np.pi * variance[:, 0]))
     gp.append(X[40:41], Y[40:41])
     got = gp._log_weight - np.log(gp._unit)  # a density in the units of y

@@ -58,8 +58,8 @@ def test_workers_do_not_change_a_bit(model):
 
 def test_blocks_bound_the_memory_and_change_nothing(model, monkeypatch):
     whole = predict.probabilities(model, DRAWS[:3], NEW)
-    monkeypatch.setattr(predict, "BLOCK_BYTES", 16 * len(X) * 5)
-    assert [s.stop - s.start for s in predict._blocks(len(X), len(NEW))] == [5] * 7 + [2]
+    monkeypatch.setattr(predict, "BLOCK_BYTES", (16 * len(X) + 8 * 24) * 5)  # what is held for a row, and five of them
+    assert [s.stop - s.start for s in predict._blocks(model, len(NEW))] == [5] * 7 + [2]
     np.testing.assert_allclose(predict.probabilities(model, DRAWS[:3], NEW), whole, rtol=1e-12)
 
 

@@ -15,7 +15,7 @@ from sklearn.model_selection import cross_val_score
 
 mpl.use("Agg")
 
-from hmcgp import GPClassifier, GPRegressor, mixture, plots
+from hmcgp import GPClassifier, GPRegressor, mixture, plots, predict
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import Constant, Linear, SquaredExponential
 from hmcgp.likelihoods import Gaussian
@@ -84,7 +84,8 @@ def test_mean_sd_and_covariance_tell_one_story(gp):
 
 def test_quantiles_and_density_are_of_the_mixture(gp):
     y = Y.mean() + np.linspace(-20.0, 20.0, len(X_NEW))
-    mean, variance = gp._mixture(X_NEW)
+    mean, variance = predict.observed_moments(*gp._new_inputs(X_NEW))
+    mean, variance = gp._in_units(mean), gp._unit**2 * variance
     density = np.mean(norm.pdf(y, mean, np.sqrt(variance)), axis=0)
     np.testing.assert_allclose(gp.log_predictive_density(X_NEW, y), np.log(density), rtol=1e-9)
     q = [0.01, 0.5, 0.9]
@@ -102,8 +103,10 @@ def test_quantiles_of_two_components_far_apart():
     mean, variance = np.array([[0.0], [100.0]]), np.array([[1.0], [4.0]])
     low, high = mixture.quantiles(np.array([0.25, 0.75]), mean, variance)[:, 0]
     np.testing.assert_allclose([low, high], [0.0, 100.0], atol=1e-8)
-    centre, spread = mixture.moments(mean, variance)
-    np.testing.assert_allclose([centre[0], spread[0]], [50.0, 2.5 + 2500.0])
+    total = np.zeros((3, 1))
+    for n in range(2):
+        mixture.merge(total, n, (mean[n], 0.0, variance[n]), 1)
+    np.testing.assert_allclose(total[:, 0] / [1.0, 2.0, 2.0], [50.0, 2500.0, 2.5])
 
 
 def test_samples_have_the_moments_of_the_mixture(gp):

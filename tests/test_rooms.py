@@ -18,6 +18,7 @@ FORBIDDEN = {
     "_files": "*",
     "_fingerprint": "*",
     "_locks": ["_fingerprint", "kernels", "likelihoods", "priors", "evidence", "model", "samplers", "estimators"],
+    "_memory": ["kernels", "likelihoods", "priors", "evidence", "model", "samplers", "predict", "optimize"],
     "pairs": ["kernels", "priors", "transforms", "model", "samplers", "predict", "optimize", "estimators"],
     "parameters": ["kernels", "likelihoods", "priors", "transforms", "evidence", "model", "samplers"],
     "hyperprior": ["kernels", "likelihoods", "evidence", "model", "samplers", "predict", "optimize"],

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp import loo as leaving_out
-from hmcgp import mixture, predict
+from hmcgp import predict
 from hmcgp._checks import check_count
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
@@ -43,9 +43,9 @@ class NumbersMixin(GaussianProcess):
         model, draws, X = super()._new_inputs(X)
         return model, draws, self._layout.asked(X)
 
-    def _mixture(self, X: Any) -> tuple[Array, Array]:
-        """Mean and variance of a new observation for each draw, in the units of y, of shape (S, m) or (S, m, k)."""
-        moments = predict.observed_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
+    def _moments(self, X: Any, *, observed: bool) -> tuple[Array, Array]:
+        """Mean and variance of new observations or of the function, in the units of y, of shape (m,) or (m, k)."""
+        moments = predict.mixture_moments(*self._new_inputs(X), observed=observed, n_jobs=self.n_jobs)
         mean, variance = map(self._layout.shaped, moments)
         return self._in_units(mean), self._unit**2 * variance
 
@@ -67,6 +67,12 @@ class NumbersMixin(GaussianProcess):
         mean : ndarray of shape (m,) or (m, k)
         sd or covariance : ndarray of shape (m,) or (m, m); (m, k) or (m, m, k)
             Only where asked for.
+
+        Notes
+        -----
+        Means and standard deviations are updated draw by draw: beside two n x n matrices and 32 MB per worker, the
+        memory is that of a few results, and 256 MB at most for those of groups of draws.  A covariance takes a few
+        arrays of its size.
         """
         if return_std and return_cov:
             raise InvalidInput(
@@ -76,19 +82,19 @@ class NumbersMixin(GaussianProcess):
             return self._predict_jointly(X)
         if not return_std:
             return self.latent_mean_and_variance(X)[0]
-        mean, variance = mixture.moments(*self._mixture(X))
+        mean, variance = self._moments(X, observed=True)
         return mean, np.sqrt(variance)
 
     def _predict_jointly(self, X: Any) -> tuple[Array, Array]:
         model, draws, X = self._new_inputs(X)
-        means: list[Array] = []
+        centre: Any = 0.0
         covariance: Any = 0.0
-        for mean, S in predict.observed_jointly(model, draws, X):
-            means.append(self._layout.shaped(mean))
-            covariance += self._layout.within(S) / len(draws)
-        between = np.array(means) - np.mean(means, axis=0)
-        covariance = covariance + np.einsum("si...,sj...->ij...", between, between, optimize=True) / len(draws)
-        return self._in_units(np.mean(means, axis=0)), self._unit**2 * covariance
+        for s, (mean, S) in enumerate(predict.observed_jointly(model, draws, X)):
+            deviation = self._layout.shaped(mean) - centre  # from the mean of those before, as in mixture.merge
+            centre = centre + deviation / (s + 1)
+            between = np.einsum("i...,j...->ij...", deviation, deviation * (s / (s + 1)))
+            covariance = covariance + between + self._layout.within(S)
+        return self._in_units(centre), self._unit**2 * covariance / len(draws)
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of new observations under the mixture over draws.
@@ -103,11 +109,19 @@ class NumbersMixin(GaussianProcess):
         -------
         ndarray of shape (m, q), or (m,) for one number
             Of shape (m, k, q) or (m, k) for k outputs.
+
+        Notes
+        -----
+        A quantile needs its row under all draws at once.  Rows come in blocks that hold 256 MB at most, 16,000 rows of
+        one output with 500 draws, and the posterior of every draw is solved anew for each block: little beside the
+        predictions for so many rows, unless the training rows are many more.
         """
         q = np.atleast_1d(np.asarray(quantiles, dtype=float))
         if q.ndim != 1 or not ((q > 0.0) & (q < 1.0)).all():
             raise InvalidInput(f"'quantiles' must be numbers strictly between 0 and 1; got {quantiles}.")
-        found = np.moveaxis(mixture.quantiles(q, *self._mixture(X)), 0, -1)
+        model, draws, X = self._new_inputs(X)
+        found = self._layout.shaped(predict.quantiles(model, draws, X, q, n_jobs=self.n_jobs))
+        found = np.moveaxis(self._in_units(found), 0, -1)
         return found[..., 0] if np.ndim(quantiles) == 0 else found
 
     def log_predictive_density(self, X: Any, y: Any) -> Array:
@@ -157,9 +171,7 @@ class NumbersMixin(GaussianProcess):
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
         """Mean and variance of the function, without noise, in the units of y; each of shape (m,) or (m, k)."""
-        moments = predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
-        mean, variance = map(self._layout.shaped, moments)
-        return self._in_units(mean), self._unit**2 * variance
+        return self._moments(X, observed=False)
 
     # -- looking at it -----------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from hmcgp import mixture, predict
+from hmcgp import predict
 from hmcgp._checks import name_among
 from hmcgp._columns import plain_numbers
 from hmcgp._scaling import Scaling
@@ -101,8 +101,11 @@ class OneOutput:
         return np.asarray(rng.multivariate_normal(mean, covariance, size=size, check_valid="ignore"))
 
     def log_density(self, targets: Array, model: Model, draws: Array, X: Array, n_jobs: int | None) -> Array:
-        """Log density of targets on the scale of the model, of shape (m,), under the mixture over draws."""
-        return mixture.log_density(targets, *predict.observed_moments(model, draws, X, n_jobs=n_jobs))
+        """Log density of targets on the scale of the model, of shape (m,), under the mixture over draws.
+
+        Several outputs of a row are taken together: independent given the hyperparameters.
+        """
+        return predict.log_density(model, draws, X, targets, n_jobs=n_jobs)
 
     # -- back to the user's table ------------------------------------------------------------------------------------
 
@@ -146,11 +149,6 @@ class IndependentOutputs(OneOutput):
         """Samples, each output by itself."""
         centred = super().draw(rng, np.zeros(len(mean)), covariance, size * len(self.names))
         return mean + centred.reshape(size, len(self.names), len(mean)).transpose(0, 2, 1)
-
-    def log_density(self, targets: Array, model: Model, draws: Array, X: Array, n_jobs: int | None) -> Array:
-        """Of all outputs of a row together: independent given the hyperparameters."""
-        mean, variance = predict.observed_moments(model, draws, X, n_jobs=n_jobs)
-        return mixture.averaged(mixture.log_densities(targets, mean, variance).sum(axis=2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +231,7 @@ class CoregionalOutputs(OneOutput):
 
     def log_density(self, targets: Array, model: Model, draws: Array, X: Array, n_jobs: int | None) -> Array:
         """Of the outputs of a row that are not missing, together."""
-        groups = predict.observed_in_groups(model, draws, X, len(self.names))
-        return mixture.averaged(np.array([mixture.joint_log_density(targets, *moments) for moments in groups]))
+        return predict.joint_log_density(model, draws, X, targets, n_jobs=n_jobs)
 
     def between(self, kernel: Kernel) -> Array:
         """B, the last factor of what `coregionalised` has made."""

@@ -265,6 +265,11 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
             digits; that of more is made by quasi-Monte Carlo.  The softmax, with 8192 points, is good to 1e-3 where the
             latent values have variances of order 10, and to a few times 1e-3 at 1000; the multinomial probit, with
             1024, to 5e-4 and 2e-3 with up to ten classes.
+
+        Notes
+        -----
+        Probabilities are summed draw by draw: beside the matrices of a draw and 32 MB per worker, the memory is that of
+        a few results, and 256 MB at most for those of groups of draws.
         """
         return predict.probabilities(*self._new_inputs(X), n_jobs=self.n_jobs)
 

@@ -10,6 +10,9 @@ numbers in their place, their derivatives come too.  Where it has weights, p(y |
 G are those of rows repeated ω_i times.
 
 Value and gradient come from the same iterate, and every solver stops on its residual.
+
+A provider may say, by `matrices(n_latents)`, how many n x n arrays an evaluation with its gradient holds at its peak, K
+and G among them: at least, for so many latent functions.  Two are assumed where it does not.
 """
 
 from __future__ import annotations

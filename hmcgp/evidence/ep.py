@@ -146,6 +146,10 @@ class EP:
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit, LabelNoise)
 
+    def matrices(self, n_latents: int) -> int:
+        """Return how many n x n arrays an evaluation holds at least (see `evidence.base`)."""
+        return 3
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "sweeps", lowered(self.sweeps))
         if self.sweeps not in {"parallel", "sequential"}:

@@ -36,6 +36,10 @@ class _MeanField:
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Probit, LabelNoise)
 
+    def matrices(self, n_latents: int) -> int:
+        """Return how many n x n arrays an evaluation holds at least (see `evidence.base`)."""
+        return 3
+
     def __post_init__(self) -> None:
         check_settings(self)
 

@@ -76,6 +76,10 @@ class MultinomialEP:
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (MultinomialProbit,)
 
+    def matrices(self, n_latents: int) -> int:
+        """Return how many n x n arrays an evaluation holds at least (see `evidence.base`)."""
+        return n_latents**2
+
     def __post_init__(self) -> None:
         check_settings(self)
 

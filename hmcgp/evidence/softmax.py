@@ -137,6 +137,10 @@ class SoftmaxLaplace:
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Softmax,)
 
+    def matrices(self, n_latents: int) -> int:
+        """Return how many n x n arrays an evaluation holds at least (see `evidence.base`)."""
+        return n_latents + 3
+
     def __post_init__(self) -> None:
         check_settings(self)
 

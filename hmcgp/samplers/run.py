@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hmcgp._checks import check_count, check_flag, lowered, name_among, refuse_class
 from hmcgp._interrupts import defer_interrupts, take_interrupt
+from hmcgp._memory import check_memory
 from hmcgp._parallel import resolve_n_jobs
 from hmcgp._random import RandomStateLike, spawn_generators
 from hmcgp._typing import Array
@@ -31,7 +32,7 @@ from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.metropolis import Metropolis
 from hmcgp.samplers.nuts import NUTS
 from hmcgp.samplers.progress import Progress
-from hmcgp.samplers.trace import Trace
+from hmcgp.samplers.trace import Trace, stat_dtype
 from hmcgp.target import Target
 
 SAMPLERS: dict[str, Callable[[], Sampler]] = {"nuts": NUTS, "hmc": HMC, "metropolis": Metropolis}
@@ -82,7 +83,8 @@ def sample(
         Unconstrained starting point, of all chains or of each.  None draws one per chain from the target.
     max_time : float, optional
         Seconds after which to stop with the draws so far.  How long the run would take, by one timed evaluation, is
-        said on stderr before it starts (not with ``progressbar=False``).
+        said on stderr before it starts (not with ``progressbar=False``).  Refused if it cannot last for warm-up, unless
+        there is a checkpoint to go on from.
     checkpoint : path-like, optional
         File (say "run.nc") to which the draws are written every ten seconds, or an existing folder for it.  The same
         call again, after a crash, `max_time` or Ctrl-C, goes on from there, and ends with the draws of a run that
@@ -98,6 +100,8 @@ def sample(
 
     Raises
     ------
+    InvalidInput
+        Among others, before it starts: for a run that needs clearly more memory than the machine has free.
     KeyboardInterrupt
         After Ctrl-C before there are draws to keep.  Ctrl-C acts at the next evaluation of the log density; a second
         one acts at once.
@@ -107,8 +111,9 @@ def sample(
     check_flag("progressbar", progressbar)
     sampler.check(target.n_dim, tune)
     control = Control(check_seconds("max_time", max_time))
-    starts = as_starts(start, chains, target.n_dim)
     n_workers = resolve_n_jobs(n_jobs, chains)
+    check_memory(target, n_workers, draws=chains * (tune + draws), bytes_per_draw=bytes_per_draw(target, sampler))
+    starts = as_starts(start, chains, target.n_dim)
     streams = [rng.bit_generator.state for rng in spawn_generators(random_state, chains)]
     records = [Record(tune, draws, target.n_dim, sampler.info, Snapshot(0, stream)) for stream in streams]
     tasks = [ChainTask(target, sampler, u) for u in starts]
@@ -117,8 +122,10 @@ def sample(
         if checkpoint is not None:
             store = held.enter_context(Checkpoint(checkpoint, records, describe(target, sampler, tune, starts)))
             store.open(tasks[0], seeded=random_state is not None)
-        if max_time is not None and progressbar and not all(record.finished for record in records):
-            print(forecast(tasks[0], records, n_workers, max_time), file=sys.stderr, flush=True)
+        if max_time is not None and not all(record.finished for record in records):
+            outlook = forecast(tasks[0], records, n_workers, max_time, resumable=store is not None)
+            if progressbar:
+                print(outlook, file=sys.stderr, flush=True)
         begin = time.perf_counter()
         failure = run(tasks, records, control, Progress(records, tune, enabled=progressbar), store, n_jobs)
     elapsed = time.perf_counter() - begin if store is None else store.seconds  # of all the calls that made this run
@@ -196,6 +203,11 @@ def check_counts(*, draws: int, tune: int, chains: int) -> None:
     """Refuse counts that are no counts."""
     for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
         check_count(name, value, least)
+
+
+def bytes_per_draw(target: Target, sampler: Sampler) -> int:
+    """Return what `assemble` holds of each draw: coordinates thrice (recorded, gathered, natural), statistics twice."""
+    return 3 * 8 * target.n_dim + 2 * stat_dtype(sampler.info).itemsize
 
 
 def check_seconds(name: str, value: float | None) -> float:
