@@ -2,12 +2,75 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+import difflib
+from collections.abc import Iterable
+from math import inf
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
 
 from hmcgp.errors import InvalidInput
 
 
-def check_count(name: str, value: object, least: int) -> None:
-    """Refuse a setting that is not an integer >= least."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
-        raise InvalidInput(f"'{name}' must be an integer >= {least}; got {value!r}.")
+def check_count(name: str, value: object, least: int, most: float = inf) -> None:
+    """Refuse a setting that is not an integer >= least, and <= most."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) <= most:
+        limit = f">= {least}" if most == inf else f"from {least} to {most:g}"
+        raise InvalidInput(f"'{name}' must be an integer {limit}; got {value!r}.")
+
+
+def check_flag(name: str, value: object, *, optional: bool = False) -> None:
+    """Refuse a setting that is not True or False; nor None, if it is optional."""
+    if not isinstance(value, bool | np.bool_) and not (optional and value is None):
+        wanted = "True, False or None" if optional else "True or False"
+        raise InvalidInput(f"'{name}' must be {wanted}; got {value!r}.")
+
+
+def check_between(name: str, value: object, lower: float, upper: float, *, closed: bool = False) -> None:
+    """Refuse a setting that is not a number strictly between the two, or equal to the lower one if `closed`."""
+    inside = isinstance(value, Real) and not isinstance(value, bool) and lower <= float(value) < upper
+    if not inside or (value == lower and not closed):
+        wanted = f"a number x with {lower:g} {'<=' if closed else '<'} x < {upper:g}"
+        wanted = "positive and finite" if (lower, upper, closed) == (0.0, inf, False) else wanted
+        raise InvalidInput(f"'{name}' must be {wanted}; got {value!r}.")
+
+
+def name_among(argument: str, value: Any, known: Iterable[str], alternative: str = "") -> str:
+    """Return the known name that a user means, whatever its case.
+
+    Parameters
+    ----------
+    argument : str
+        What the setting is called.
+    value : object
+        What the user wrote.
+    known : iterable of str
+        In lower case.
+    alternative : str
+        What else the setting may be, for the message: " or an instance".
+
+    Raises
+    ------
+    InvalidInput
+        For an unknown name, with all that are known and the one that looks most alike.
+    """
+    names = list(known)
+    wanted = lowered(value)
+    if wanted in names:
+        return str(wanted)
+    closest = difflib.get_close_matches(wanted, names, n=1) if isinstance(wanted, str) else []
+    hint = f" Did you mean {closest[0]!r}?" if closest else ""
+    raise InvalidInput(f"'{argument}' must be one of {sorted(names)}{alternative}; got {value!r}.{hint}")
+
+
+def lowered(value: Any) -> Any:
+    """Return a name in lower case, and anything else as it is."""
+    return value.lower() if isinstance(value, str) else value
+
+
+def refuse_class(argument: str, value: Any) -> None:
+    """Refuse a class where an instance of it belongs."""
+    if isinstance(value, type):
+        name = value.__name__
+        raise InvalidInput(f"'{argument}' is the class {name}: pass an instance of it, {argument}={name}().")

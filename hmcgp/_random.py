@@ -19,6 +19,19 @@ RandomStateLike: TypeAlias = (
 )
 
 
+def check_random_state(random_state: object) -> None:
+    """Refuse what names no source of randomness, without drawing from it."""
+    sources = (np.random.Generator, np.random.SeedSequence, np.random.RandomState)
+    is_seed = (
+        isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool) and int(random_state) >= 0
+    )
+    if not (random_state is None or is_seed or isinstance(random_state, sources)):
+        raise InvalidInput(
+            "'random_state' must be None, an integer >= 0, or a numpy SeedSequence, Generator or RandomState; "
+            f"got {random_state!r}."
+        )
+
+
 def as_generator(random_state: RandomStateLike = None) -> np.random.Generator:
     """Return a Generator for whatever names a source of randomness.
 
@@ -32,20 +45,14 @@ def as_generator(random_state: RandomStateLike = None) -> np.random.Generator:
     -------
     numpy.random.Generator
     """
+    check_random_state(random_state)
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.SeedSequence):
         return np.random.default_rng(_copy(random_state))
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
-    if random_state is None:
-        return np.random.default_rng()
-    if isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool) and random_state >= 0:
-        return np.random.default_rng(int(random_state))
-    raise InvalidInput(
-        "'random_state' must be None, an integer >= 0, or a numpy SeedSequence, Generator or RandomState; "
-        f"got {random_state!r}."
-    )
+    return np.random.default_rng(random_state if random_state is None else int(random_state))
 
 
 def spawn_generators(random_state: RandomStateLike, n: int) -> list[np.random.Generator]:

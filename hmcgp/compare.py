@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
+from hmcgp._checks import lowered
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators import GPClassifier
 from hmcgp.estimators._weights import rows_that_count
@@ -111,7 +112,7 @@ def compare_evidence(
             f"'y' holds {len(classes)} classes, for which each evidence provider has a likelihood of its own: fit "
             "both, and compare their loo()."
         )
-    if gp.sampler == "map":
+    if lowered(gp.sampler) == "map":
         fits = optima
     else:
         fits = {name: clone(gp).set_params(evidence=p).fit(X, y, w) for name, p in chosen.items()}

@@ -99,32 +99,42 @@ def bfmi(trace: Trace) -> Array:
         return _arviz.bfmi(energy)
 
 
-def check(trace: Trace) -> list[Finding]:
+def check(trace: Trace, *, standardized: bool = True) -> list[Finding]:
     """List what is wrong with a run.
 
     Parameters
     ----------
     trace : Trace
         The result of `sample`.
+    standardized : bool, default=True
+        Whether the inputs were standardised; if not, that is among the advice.
 
     Returns
     -------
     list of Finding
         Empty when nothing is wrong.  R-hat is not judged for a single chain, BFMI not for Metropolis.
     """
-    stuck = list(_check_stuck(trace))
-    chains = () if stuck else (_check_rhat, _check_ess, _check_divergences, _check_depth, _check_bfmi)
-    # of a chain that never moved, the others would only repeat that
-    return [*stuck, *(finding for judge in (*chains, _check_solver) for finding in judge(trace))]
+    found = list(_check_stuck(trace))
+    if not found:  # of a chain that never moved, the others would only repeat that
+        found = [
+            *_check_rhat(trace, standardized),
+            *_check_ess(trace, standardized),
+            *_check_divergences(trace),
+            *_check_depth(trace, standardized),
+            *_check_bfmi(trace),
+        ]
+    return [*found, *_check_solver(trace)]
 
 
-def warn(trace: Trace) -> list[Finding]:
+def warn(trace: Trace, *, standardized: bool = True) -> list[Finding]:
     """Issue the findings of `check`, at most one warning of each category.
 
     Parameters
     ----------
     trace : Trace
         The result of `sample`.
+    standardized : bool, default=True
+        As of `check`.
 
     Returns
     -------
@@ -138,7 +148,7 @@ def warn(trace: Trace) -> list[Finding]:
     hmcgp.errors.ApproximationWarning
         For the failures of the inner solver.
     """
-    findings = check(trace)
+    findings = check(trace, standardized=standardized)
     for category, about_solver in ((ConvergenceWarning, False), (ApproximationWarning, True)):
         messages = [f.message for f in findings if (f.kind in SOLVER_KINDS) == about_solver]
         if messages:
@@ -209,6 +219,12 @@ def _step_setting(trace: Trace) -> str:
     return names.get(trace.sampler, f"step of '{trace.sampler}'")
 
 
+def _trajectory_setting(trace: Trace) -> str:
+    """The setting that makes the trajectories of HMC longer: of a given number of steps, or of a given time."""
+    kind = "JumpingHMC" if trace.sampler == "jumps" else "HMC"
+    return f"{kind}(trajectory=2.0) (default: pi/2), or more {kind}(n_steps=...) where that was given"
+
+
 def _check_stuck(trace: Trace) -> Iterator[Finding]:
     if trace.draws.shape[1] < 2:
         return
@@ -224,7 +240,7 @@ def _check_stuck(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _check_rhat(trace: Trace) -> Iterator[Finding]:
+def _check_rhat(trace: Trace, standardized: bool) -> Iterator[Finding]:
     rhats = np.array([_rhat(trace.draws[:, :, j]) for j in range(len(trace.names))])
     bad = np.flatnonzero(rhats > RHAT_MAX)  # NaN compares false
     if bad.size:
@@ -232,20 +248,22 @@ def _check_rhat(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             "r_hat",
             f"R-hat is {rhats[bad].max():.3f} for '{trace.names[columns[0]]}' (above {RHAT_MAX} for {bad.size} of "
-            f"{len(rhats)} hyperparameters): the chains do not agree with each other. {_rhat_story(trace, columns)}",
+            f"{len(rhats)} hyperparameters): the chains do not agree with each other. "
+            f"{_rhat_story(trace, columns, standardized)}",
         )
 
 
-def _rhat_story(trace: Trace, columns: list[int]) -> str:
+def _rhat_story(trace: Trace, columns: list[int], standardized: bool) -> str:
     """Likely cause of a high R-hat, and what helps; `columns` have it, the worst first."""
     return describe_places(trace, columns) or (
         "Either the warm-up was too short to reach the posterior, or it has several modes, as when a prior is very "
-        f"wide or the inputs have very different scales. Raise tune= and draws= (now {_lengths(trace)}), or "
-        f"narrow the prior of '{trace.names[columns[0]]}'."
+        f"wide{'' if standardized else ' or the inputs have very different scales'}. Raise tune= and draws= (now "
+        f"{_lengths(trace)}), {'' if standardized else 'take standardize=True, '}or narrow the prior of "
+        f"'{trace.names[columns[0]]}'."
     )
 
 
-def _check_ess(trace: Trace) -> Iterator[Finding]:
+def _check_ess(trace: Trace, standardized: bool) -> Iterator[Finding]:
     chains, draws, _ = trace.draws.shape
     if draws < MIN_DRAWS:
         yield Finding(
@@ -258,7 +276,7 @@ def _check_ess(trace: Trace) -> Iterator[Finding]:
     bad = np.flatnonzero(ess < ESS_PER_CHAIN * chains)  # NaN compares false
     if bad.size:
         worst, lowest = trace.names[bad[np.argmin(ess[bad])]], float(ess[bad].min())
-        cause, remedy = _ess_story(trace, lowest)
+        cause, remedy = _ess_story(trace, lowest, standardized)
         needed = 100 * math.ceil(draws * ESS_PER_CHAIN * chains / max(lowest, 1.0) / 100)
         yield Finding(
             "ess",
@@ -268,7 +286,7 @@ def _check_ess(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _ess_story(trace: Trace, lowest: float) -> tuple[str, str]:
+def _ess_story(trace: Trace, lowest: float, standardized: bool) -> tuple[str, str]:
     """Likely cause of a low effective sample size, and what helps besides more draws."""
     chains, draws, _ = trace.draws.shape
     rate = float(trace.stats["acceptance_rate"].mean())
@@ -281,16 +299,17 @@ def _ess_story(trace: Trace, lowest: float) -> tuple[str, str]:
             f"many proposals are rejected (acceptance rate {rate:.2f}), so the step is too long",
             f"; a smaller {_step_setting(trace)}, a higher target_accept or a longer tune= would reject less",
         )
+    scaled = "" if standardized else "standardize=True, "
     if "tree_depth" in trace.stats:
         return (
             f"successive draws are too much alike (acceptance rate {rate:.2f}), as where the posterior is curved or "
             "heavy-tailed, or its scales were learnt badly",
-            "; a longer tune=, standardised inputs or narrower priors would make each draw worth more",
+            f"; {scaled}a longer tune= or narrower priors would make each draw worth more",
         )
     return (
         f"successive draws are too much alike (acceptance rate {rate:.2f}), so the trajectories are short compared "
         "with the posterior",
-        "; a larger HMC(n_steps=...) or standardised inputs would make each draw travel further",
+        f"; {scaled}a longer tune=, or a longer {_trajectory_setting(trace)}, would make each draw travel further",
     )
 
 
@@ -306,15 +325,15 @@ def _check_divergences(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _check_depth(trace: Trace) -> Iterator[Finding]:
+def _check_depth(trace: Trace, standardized: bool) -> Iterator[Finding]:
     cut = trace.stats.get("reached_max_treedepth")
     if cut is not None and cut.size and cut.mean() > CUT_MAX:
         yield Finding(
             "max_treedepth",
             f"{int(cut.sum())} of {cut.size} trajectories ({cut.mean():.0%}) were cut at the largest tree depth before "
             "they turned back, so draws are dear and still alike: the step is tiny compared with the posterior, "
-            "usually because its scales differ widely and warm-up has not learnt them. Raise tune=, standardise the "
-            "inputs, or raise NUTS(max_depth=...).",
+            "usually because its scales differ widely and warm-up has not learnt them. Raise tune=, "
+            f"{'' if standardized else 'take standardize=True, '}or raise NUTS(max_depth=...).",
         )
 
 
@@ -336,7 +355,8 @@ def _check_solver(trace: Trace) -> Iterator[Finding]:
         "not_converged": (
             "the inner solver used up its iterations",
             "very large prior variances do this, or classes that a few inputs separate completely",
-            "Narrow the prior of the variance, or allow more: evidence=Laplace(max_iter=...).",
+            "Narrow the prior of the variance, or allow more iterations: evidence=Laplace(max_iter=...), or EP, if it "
+            "was fitted with that.",
         ),
         "not_positive_definite": (
             "the covariance could not be factorised, or the hyperparameters left the range of floating point,",

@@ -143,7 +143,8 @@ def with_prior(p: Parameter, targets: str) -> Parameter:
         return p._replace(value=np.asarray(p.value, dtype=float) if p.labels else float(p.value))
     if not isinstance(p.value, Prior):
         raise InvalidInput(
-            f"'{p.name}' must be a number (a fact) or a prior (a question); got {p.value!r}. See hmcgp.priors."
+            f"'{p.name}' must be a number, which fixes it, or a prior, under which it is inferred; got {p.value!r}. "
+            "See hmcgp.priors."
         )
     (lower, upper), (least, most) = p.support, p.value.support
     if not lower <= least < most <= upper:

@@ -46,7 +46,7 @@ def flip_probability(model: Model, draws: Array, *, n_jobs: int | None = None) -
     if not isinstance(model.likelihood, LabelNoise):
         raise InvalidInput(
             f"under the likelihood {type(model.likelihood).__name__} no label is ever wrong, only improbable. "
-            "Fit with likelihood='label_noise' and evidence='ep'; or rank rows by gp.loo().probability."
+            "Fit with likelihood='label_noise'; or rank rows by gp.loo().probability."
         )
     total = np.zeros(len(model.y))
     for theta, mean, variance in zip(draws, *cavities(model, draws, n_jobs=n_jobs), strict=True):

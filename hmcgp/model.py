@@ -21,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_array
 
+from hmcgp._checks import refuse_class
 from hmcgp._fingerprint import table_identity
 from hmcgp._interrupts import defer_interrupts
 from hmcgp._typing import Array
@@ -125,8 +126,12 @@ class Model:
     def _check_kernel(self, kernel: Any) -> Kernel:
         if isinstance(kernel, list | tuple):
             kernel = PerClass(tuple(kernel))
+        refuse_class("kernel", kernel)
         if not isinstance(kernel, Kernel):
-            raise InvalidInput(f"'kernel' must be a hmcgp kernel; got {type(kernel).__name__}. See hmcgp.kernels.")
+            origin = "" if isinstance(kernel, str) else f" of {type(kernel).__module__}"
+            raise InvalidInput(
+                f"'kernel' must be a kernel of hmcgp.kernels, such as SquaredExponential(); got {kernel!r}{origin}."
+            )
         if isinstance(kernel, PerClass):
             if not isinstance(self.likelihood, Classes):
                 raise InvalidInput(f"{type(self.likelihood).__name__} has one latent function: give one kernel.")

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from hmcgp._checks import check_count
+from hmcgp._checks import check_count, name_among
 from hmcgp._memory import check_memory
 from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp._random import RandomStateLike, spawn_generators
@@ -129,8 +129,7 @@ def find_map(
     InvalidInput
         For "em-ep" with another target or evidence, or where it cannot start.
     """
-    if not (isinstance(method, str) and method in _METHODS):
-        raise InvalidInput(f"'method' must be one of {sorted(_METHODS)}; got {method!r}.")
+    method = name_among("method", method, _METHODS)
     if method == "em-ep" and not isinstance(target, ExpectationTarget):
         raise InvalidInput(
             f"EM-EP needs a target that takes expectations, a Model with evidence 'ep' or 'tap'; got a "

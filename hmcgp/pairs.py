@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from hmcgp._checks import lowered, name_among, refuse_class
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import (
     EP,
@@ -53,13 +53,56 @@ PROVIDERS: dict[str, type[Any]] = {
 _OF_CLASSES = {"laplace": "softmax", "ep": "multinomial_ep"}  # what a method is called where there are several classes
 
 
-def _named(argument: str, value: Any, known: Mapping[str, type[Any]]) -> Any:
-    """An instance from a name or an instance."""
-    if isinstance(value, str):
-        if value not in known:
-            raise InvalidInput(f"'{argument}' must be one of {sorted(known)} or an instance; got {value!r}.")
-        return known[value]()
-    return value
+def as_likelihood(likelihood: str | Likelihood, type_of_targets: str | None = None) -> Likelihood:
+    """Instance of a likelihood from its name, or itself.
+
+    Parameters
+    ----------
+    likelihood : str or Likelihood
+    type_of_targets : {"labels", "numbers"}, optional
+        Where given, a likelihood of the others is refused.
+
+    Raises
+    ------
+    InvalidInput
+        For an unknown name, a class instead of an instance, or a likelihood of other targets.
+    """
+    refuse_class("likelihood", likelihood)
+    found: Any = likelihood
+    if not isinstance(likelihood, Likelihood):
+        known = [name for name, kind in LIKELIHOODS.items() if _explains(kind, type_of_targets)]
+        name = lowered(likelihood)
+        if name not in LIKELIHOODS:
+            name_among("likelihood", likelihood, known, " or a Likelihood, such as Probit()")
+        found = LIKELIHOODS[name]()
+    if not _explains(found, type_of_targets):
+        own, other, names = (
+            ("GPRegressor", "GPClassifier", "'gaussian'")
+            if type_of_targets == "numbers"
+            else ("GPClassifier", "GPRegressor", "'logistic' or 'probit'")
+        )
+        raise InvalidInput(
+            f"likelihood={likelihood!r} is for {found.targets}, and {own} explains {type_of_targets}: take {other} "
+            f"for them, or likelihood={names} here."
+        )
+    return found
+
+
+def as_provider(evidence: str | EvidenceProvider, *, several_classes: bool = False) -> EvidenceProvider:
+    """Instance of an evidence provider from its name, or itself.
+
+    Parameters
+    ----------
+    evidence : str or EvidenceProvider
+    several_classes : bool
+        Whether "laplace" and "ep" mean those of several classes.
+    """
+    refuse_class("evidence", evidence)
+    if not isinstance(evidence, str) and hasattr(evidence, "supports"):
+        return evidence
+    name = name_among("evidence", evidence, PROVIDERS, " or an evidence provider, such as EP()")
+    provider: EvidenceProvider = PROVIDERS[_OF_CLASSES.get(name, name) if several_classes else name]()
+    return provider
 
 
 def resolve(
@@ -72,24 +115,28 @@ def resolve(
     likelihood : str or Likelihood
     evidence : str or EvidenceProvider or None
         None takes the first of `PROVIDERS` that fits; for several classes, "laplace" is "softmax" and "ep" is
-        "multinomial_ep".
+        "multinomial_ep".  Names may be written in any case.
 
     Raises
     ------
     InvalidInput
-        For an unknown name, or a pair that does not fit, with the list of those that do.
+        For an unknown name, or a pair that does not fit, with the names of the evidence that does.
     """
-    lik: Any = _named("likelihood", likelihood, LIKELIHOODS)
-    if not isinstance(lik, Likelihood):
-        raise InvalidInput(f"'likelihood' must be one of {sorted(LIKELIHOODS)} or a Likelihood; got {lik!r}.")
+    lik = as_likelihood(likelihood)
     if evidence is None:
         evidence = next((name for name, p in PROVIDERS.items() if isinstance(lik, p.supports)), "laplace")
-    if isinstance(lik, Classes) and isinstance(evidence, str):
-        evidence = _OF_CLASSES.get(evidence, evidence)
-    provider: Any = _named("evidence", evidence, PROVIDERS)
-    if not hasattr(provider, "supports") or isinstance(provider, type):
-        raise InvalidInput(f"'evidence' must be one of {sorted(PROVIDERS)} or an evidence provider; got {provider!r}.")
+    provider: Any = as_provider(evidence, several_classes=isinstance(lik, Classes))
     if not isinstance(lik, provider.supports):
-        pairs = "; ".join(f"{p.__name__}: {', '.join(c.__name__ for c in p.supports)}" for p in PROVIDERS.values())
-        raise InvalidInput(f"{type(provider).__name__} cannot integrate {type(lik).__name__}. Pairs that fit: {pairs}.")
+        fitting = [
+            f"evidence={name!r}" for name, p in PROVIDERS.items() if isinstance(lik, p.supports) and name != "upper"
+        ]
+        others = ", ".join(c.__name__ for c in provider.supports)
+        raise InvalidInput(
+            f"{type(provider).__name__} cannot integrate {type(lik).__name__} (it takes {others}): take "
+            f"{' or '.join(fitting) or 'an evidence provider of your own that supports it'}."
+        )
     return lik, provider
+
+
+def _explains(likelihood: Any, type_of_targets: str | None) -> bool:
+    return type_of_targets is None or (likelihood.targets == "numbers") == (type_of_targets == "numbers")

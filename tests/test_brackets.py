@@ -58,7 +58,7 @@ def test_with_evidence_leaves_the_model_alone():
     assert isinstance(model.evidence, Laplace)
     assert isinstance(other.evidence, LowerBound)
     assert other.names == model.names
-    with pytest.raises(InvalidInput, match=r"LowerBound cannot integrate Probit\. Pairs that fit"):
+    with pytest.raises(InvalidInput, match=r"LowerBound cannot integrate Probit \(it takes Logistic\): take evidence="):
         Model(Z, Y, likelihood="probit").with_evidence("lower")
 
 

@@ -166,7 +166,7 @@ def test_breast_cancer_diagnostic_comes_from_scikit_learn():
     assert cancer.data.shape == (569, 30)
     assert cancer.target.value_counts().to_dict() == {"benign": 357, "malignant": 212}
     assert cancer.DESCR.startswith("Source: scikit-learn ")
-    with pytest.raises(InvalidInput, match="'original' or 'diagnostic'"):
+    with pytest.raises(InvalidInput, match=r"one of \['diagnostic', 'original'\]"):
         datasets.load_breast_cancer(version="prognostic")
 
 

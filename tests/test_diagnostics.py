@@ -353,3 +353,18 @@ def test_the_daily_notice_of_arviz_stays_quiet(tmp_path):
 def test_arviz_is_imported_only_when_needed():
     code = "import sys, hmcgp.diagnostics, hmcgp.export; sys.exit(any(m.startswith('arviz') for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("sampler", ["hmc", "nuts", "jumps"])
+def test_advice_is_not_what_is_done_anyway(sampler):
+    """Inputs are standardised by default: to advise it helps those only who have switched it off."""
+    cut = {"tree_depth": np.full((4, 500), 10), "reached_max_treedepth": np.ones((4, 500), dtype=bool)}
+    trace = make_trace(slow(0.98), sampler=sampler, **(cut if sampler == "nuts" else {}))
+    told = {finding.kind: finding.message for finding in check(trace)}
+    assert "ess" in told
+    assert not any("standardi" in message for message in told.values())
+    otherwise = {finding.kind: finding.message for finding in check(trace, standardized=False)}
+    assert "standardize=True" in otherwise["ess"]
+    assert sampler != "nuts" or "standardize=True" in otherwise["max_treedepth"]
+    with pytest.warns(ConvergenceWarning, match="standardize=True"):
+        warn(trace, standardized=False)

@@ -301,7 +301,7 @@ def test_predictions_from_the_optimum():
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["em", "EM-EP", None, ["em-ep"]])
+@pytest.mark.parametrize("method", ["em", "newton", None, ["em-ep"]])
 def test_unknown_methods(method):
     with pytest.raises(InvalidInput, match="'method' must be one of \\['em-ep', 'lbfgs'\\]"):
         find_map(Warped(), method=method)

@@ -180,7 +180,7 @@ def with_value(value):
         (X, np.full(80, "M"), "one class only, M"),
         (X, Y[:-1], "inconsistent numbers of samples"),
         (X + 1j, Y, "Complex data not supported"),
-        (X.astype(object).assign(FL="tall").to_numpy(), Y, "could not convert string to float"),
+        (X.astype(object).assign(FL="tall").to_numpy(), Y, "column 0 of 'X' holds text .'tall'. in 80 of 80 rows"),
         (X[:1], Y[:1], "minimum of 2 is required"),
         (X["FL"], Y, "Expected a 2-dimensional container"),
         (X, np.linspace(0.0, 1.0, 80), "Unknown label type|continuous"),
@@ -253,7 +253,8 @@ def test_constant_columns_work_with_a_warning():
 def test_duplicate_rows_work_with_a_warning():
     X2, y2 = pd.concat([X, X.iloc[:4]]), np.concatenate([Y, Y.iloc[:3], ["M" if Y.iloc[3] == "F" else "F"]])
     with pytest.warns(
-        ApproximationWarning, match="4 of 84 rows repeat the inputs of another row, 1 of them with another"
+        ApproximationWarning,
+        match="8 of 84 rows repeat the inputs of another row, 2 of them those of a row with",
     ):
         gp = fitted(quick(), X2, y2)
     assert np.isfinite(gp.predict_proba(X_TEST)).all()

@@ -118,7 +118,7 @@ def test_trace_draws_a_line_for_a_chain_that_never_moved():
 
 def test_an_unfitted_result_is_refused():
     for draw in (plots.trace, plots.relevance):
-        with pytest.raises(InvalidInput, match=r"'trace_'.*Call fit first"):
+        with pytest.raises(InvalidInput, match="a fitted estimator with 'trace_'"):
             draw(SimpleNamespace())
 
 

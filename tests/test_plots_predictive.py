@@ -196,7 +196,7 @@ def test_predictive_picks_by_the_number_of_inputs():
     assert len(plots.predictive(make_result(n_features=1), X, y).lines) == 3
     X2, y2 = data_2d()
     assert plots.predictive(make_result(n_features=2), X2, y2).get_xlabel() == "input 0"
-    with pytest.raises(InvalidInput, match="one or two inputs; got 5"):
+    with pytest.raises(InvalidInput, match=r"one or two inputs, and .gp. was fitted on 5"):
         plots.predictive(make_result(n_features=5), np.zeros((3, 5)), ["no", "yes", "no"])
     with pytest.raises(InvalidInput, match="fit on 2"):
         plots.predictive_1d(make_result(n_features=2), X2, y2)

@@ -169,7 +169,7 @@ def test_to_arviz_save_clone_and_cross_validate(gp, tmp_path):
         ({"y": Y[:-1]}, "inconsistent numbers of samples"),
         ({"X": X.where(X["age"] > -10, np.nan).assign(depth=np.nan)}, "contains NaN"),
         ({"X": X[:1], "y": Y[:1]}, "minimum of 2"),
-        ({"settings": {"likelihood": "logistic", "evidence": "laplace"}}, "must hold the labels"),
+        ({"settings": {"likelihood": "logistic", "evidence": "laplace"}}, "take GPClassifier"),
         ({"settings": {"evidence": "laplace"}}, "Laplace cannot integrate Gaussian"),
     ],
 )

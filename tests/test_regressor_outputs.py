@@ -364,7 +364,7 @@ def test_other_likelihoods_solvers_and_kernels():
 @pytest.mark.parametrize(
     ("settings", "y", "message"),
     [
-        ({"outputs": "bogus"}, Y, r"'outputs' must be one of \['independent', 'coregional'\]; got 'bogus'"),
+        ({"outputs": "bogus"}, Y, r"'outputs' must be one of \['coregional', 'independent'\]; got 'bogus'"),
         ({}, GAPS, "'y' contains NaN.*take outputs='coregional'"),
         ({}, Y.assign(price=2.0), "all 30 targets of output 'price' are 2"),
         ({"outputs": "coregional"}, GAPS.assign(price=GAPS["price"] * 0 + 2.0), "targets of output 'price' are 2"),

@@ -135,7 +135,7 @@ def test_start():
         ({"tune": 0}, "'step_size' is None"),
         ({"tune": 0, "sampler": "metropolis"}, "'scale' is None"),
         ({"sampler": "gibbs"}, r"\['hmc', 'metropolis', 'nuts'\]"),
-        ({"sampler": HMC}, "'sampler' must be"),
+        ({"sampler": HMC}, r"'sampler' is the class HMC: pass an instance of it, sampler=HMC\(\)"),
         ({"sampler": 3}, "'sampler' must be"),
         ({"sampler": HMC(metric=np.ones(2))}, "'metric' must have shape"),
         ({"sampler": Metropolis(np.ones(2))}, "'scale' must be"),

@@ -7,8 +7,8 @@ from typing import Literal
 import sklearn
 from sklearn.datasets import load_breast_cancer as load_diagnostic
 
+from hmcgp._checks import name_among
 from hmcgp.datasets._base import Loaded, classification, read_description, read_table
-from hmcgp.errors import InvalidInput
 
 
 def load_crabs(*, species: bool = False, return_X_y: bool = False) -> Loaded:
@@ -153,10 +153,8 @@ def load_breast_cancer(
         `data` (DataFrame of floats), `target` (Series of "benign" and "malignant"), `target_names`,
         `feature_names`, `frame`, `DESCR`.
     """
-    if version == "diagnostic":
+    if name_among("version", version, ("original", "diagnostic")) == "diagnostic":
         return _load_diagnostic(return_X_y)
-    if version != "original":
-        raise InvalidInput(f"'version' must be 'original' or 'diagnostic'; got {version!r}.")
     frame = read_table("breast_cancer")
     if complete:
         frame = frame.dropna().reset_index(drop=True)

@@ -13,10 +13,9 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp import diagnostics
-from hmcgp._checks import check_count
 from hmcgp._columns import Columns
 from hmcgp._fingerprint import table_identity
 from hmcgp._interrupts import check_interrupt, deferred_interrupts, take_interrupt
@@ -24,8 +23,10 @@ from hmcgp._random import RandomStateLike
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.estimators._inputs import check_settings, sampler_setting, validated
 from hmcgp.estimators._inspection import PosteriorMixin
 from hmcgp.estimators._saving import load_estimator, save_estimator
+from hmcgp.estimators._warnings import warn_about_constants, warn_about_hyperparameters, warn_about_scales
 from hmcgp.estimators._weights import joined, rows_that_count
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Categorical, Constant, Kernel, SquaredExponential
@@ -36,7 +37,6 @@ from hmcgp.online import GrowingModel, effective_share
 from hmcgp.optimize import find_map, point_trace
 from hmcgp.samplers import JumpingHMC, Sampler, Trace, sample
 from hmcgp.samplers.checkpoint import checkpoint_path
-from hmcgp.samplers.run import check_counts
 
 REFIT_BELOW = 0.5  # effective share of the draws after `append`
 
@@ -72,7 +72,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         kernel: Kernel | None,
         *,
         likelihood: str | Likelihood,
-        evidence: str | EvidenceProvider,
+        evidence: str | EvidenceProvider | None,
         sampler: str | Sampler | None,
         draws: int,
         tune: int,
@@ -112,9 +112,10 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
-            Numeric, finite inputs.  Columns of a DataFrame whose dtype is category or string are categories: the
-            default kernel is then that of the others times `kernels.Categorical`.
-        y : array-like of shape (n,)
+            Numeric, finite inputs.  A DataFrame may be of pandas or polars (or whatever narwhals reads).  Its columns
+            of categories, Enums or text are categories: the default kernel is then that of the others times
+            `kernels.Categorical`.  Booleans are the numbers 0 and 1.
+        y : array-like or Series of shape (n,)
             A classifier takes two or more different labels (numbers, strings or booleans), a regressor finite numbers.
         sample_weight : array-like of shape (n,), optional
             Numbers >= 0 that multiply the log likelihoods of the rows: 2 is the same as the row twice, 0 as without it
@@ -130,7 +131,9 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         sklearn.exceptions.ConvergenceWarning
             When the chains do not agree, or hold too few effective draws, or diverged.
         ApproximationWarning
-            For constant inputs, duplicate rows, failures of the solver, and after Ctrl-C.
+            For constant inputs, duplicate rows, categories with more levels than half the rows or an order (which is
+            ignored), inputs of very different scales with `standardize=False`, more hyperparameters than rows,
+            failures of the solver, and after Ctrl-C.
 
         Raises
         ------
@@ -141,6 +144,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
 
     @all_or_nothing  # no new model beside old draws
     def _fit(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
+        check_settings(self)
         self._fit_table(*rows_that_count(X, y, sample_weight, about_rows))
         if take_interrupt():
             warn_user(
@@ -149,8 +153,6 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit_table(self, X: Any, y: Any, sample_weight: Array | None, about_rows: dict[str, Any]) -> Self:
-        if self.predict_draws is not None:
-            check_count("predict_draws", self.predict_draws, 1)
         self._columns = Columns.learn(X)
         X, targets, weights = self._check_table(self._columns.encode(X), y, sample_weight)
         weights = joined((weights, len(X)))
@@ -159,18 +161,18 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         categories = self._columns.mask(self._input_names())
         likelihood = self._likelihood_of_rows(X, targets, **about_rows)
         self._scaling = Scaling.learn(X, standardize=self.standardize, keep=categories, weights=weights)
-        self._warn_about_inputs(X)
+        warn_about_constants(self._input_names(), self._scaling.constant)
         self._warn_about_copies(X, targets)
         identity = None
         if self.checkpoint is not None:
             given = {"X": X, "y": self._targets_as_given(y, targets), "weights": weights, **about_rows}
             identity = self._identity(given)
         weights = None if weights is None else self._of_rows_of_model(weights, targets)
-        X, targets, kernel, input_names = self._parts_of_model(
+        rows, targets, kernel, input_names = self._parts_of_model(
             self._scaling.apply(X), targets, self._kernel_of_targets(categories)
         )
         self.model_ = Model(
-            X,
+            rows,
             targets,
             kernel=kernel,
             likelihood=likelihood,
@@ -178,17 +180,13 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             input_names=input_names,
             weights=weights,
         )
-        found = self.model_.likelihood
-        if (found.targets == "numbers") != (self.targets == "numbers"):
-            names = "'logistic' or 'probit'" if self.targets == "labels" else "'gaussian'"
-            other = "GPRegressor" if self.targets == "labels" else "GPClassifier"
-            raise InvalidInput(
-                f"'likelihood' {found!r} is for {found.targets}, and {type(self).__name__} explains {self.targets}. "
-                f"Take {names}, or {other}."
-            )
+        of_kernel = self.model_.kernel.parameters(self.model_.input_names)
+        if not self.standardize:
+            warn_about_scales(X, self._input_names(), of_kernel)
+        warn_about_hyperparameters(self.model_.n_dim, len(X), self.model_.kernel, of_kernel)
         self.trace_ = self._sample(identity)
         if self.trace_.sampler != "map":
-            diagnostics.warn(self.trace_)
+            diagnostics.warn(self.trace_, standardized=bool(self.standardize))
         self._keep_best()
         return self
 
@@ -207,7 +205,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         return targets
 
     def _sample(self, identity: dict[str, Any] | None) -> Trace:
-        sampler = "hmc" if self.sampler is None else self.sampler
+        sampler = sampler_setting(self.sampler)
         if sampler == "map":
             begin = time.perf_counter()
             optimum = find_map(self.model_, random_state=self.random_state, n_jobs=self.n_jobs)
@@ -219,7 +217,6 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
                 )
             return point_trace(optimum, time.perf_counter() - begin)
         if sampler == "jumps":
-            check_counts(draws=self.draws, tune=self.tune, chains=self.chains)  # before the search, which takes a while
             seed = 0 if self.random_state is None else self.random_state  # a run resumed must find the same modes
             if self.checkpoint is not None:
                 checkpoint_path(self.checkpoint)
@@ -250,17 +247,6 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _likelihood_of_rows(self, X: Array, targets: Array) -> str | Likelihood:
         """The likelihood, with whatever else `fit` was told about the rows."""
         return self.likelihood
-
-    def _warn_about_inputs(self, X: Array) -> None:
-        """Say what works, but perhaps not as meant: constant inputs."""
-        constant = [name for name, flag in zip(self._input_names(), self._scaling.constant, strict=True) if flag]
-        if constant:
-            warn_user(
-                f"{len(constant)} of {X.shape[1]} inputs are constant in the training rows ({', '.join(constant[:5])}"
-                f"{', …' if len(constant) > 5 else ''}): they cannot inform the fit, and their length scales follow "
-                "the prior. Drop these columns.",
-                ApproximationWarning,
-            )
 
     def _warn_about_copies(self, X: Array, targets: Array) -> None:
         """Say what works, but perhaps not as meant: repeated rows."""
@@ -305,7 +291,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _append(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
         check_is_fitted(self)
         X, y, sample_weight, about_rows = rows_that_count(X, y, sample_weight, about_rows)
-        X = validate_data(self, self._columns.encode(X), dtype=np.float64, reset=False)
+        X = validated(self, self._columns.encode(X), reset=False)
         targets = self._more_targets(y)
         check_consistent_length(X, targets)
         model = self.model_
@@ -350,7 +336,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
         """What functions of `hmcgp.predict` take: the model, the draws, and new inputs on its scale."""
         check_is_fitted(self)
-        X = validate_data(self, self._columns.encode(X), dtype=np.float64, reset=False)
+        X = validated(self, self._columns.encode(X), reset=False)
         return self.model_, self._kept_draws(), self._scaling.apply(X)
 
     # -- keeping it --------------------------------------------------------------------------------------------------

@@ -17,18 +17,23 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from hmcgp import predict
+from hmcgp._checks import name_among
+from hmcgp._columns import plain_numbers
 from hmcgp._scaling import Scaling
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
+from hmcgp.estimators._inputs import validated
 from hmcgp.kernels import Kernel, SquaredExponential
 from hmcgp.kernels.coregional import Coregional, coregionalised
 from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
 from hmcgp.model import Model
 
 OUTPUTS = ("independent", "coregional")
+_TEXT = "GPRegressor explains numbers: take GPClassifier for labels, or turn the text into numbers."
+_VARIANCES = "Give a number, the variance of the noise, for each row."
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class OneOutput:
 
     def known_noise(self, noise_variance: Any, targets: Array, scaling: Scaling) -> tuple[Array, Array]:
         """Known variances of the model's rows, in the user's units and on the scale of the model."""
-        known = column_or_1d(noise_variance, dtype=np.float64)
+        known = column_or_1d(plain_numbers(noise_variance, "noise_variance", _VARIANCES), dtype=np.float64)
         check_consistent_length(targets, known)
         return known, known / float(scaling.spread[0]) ** 2
 
@@ -198,7 +203,7 @@ class CoregionalOutputs(OneOutput):
 
     def known_noise(self, noise_variance: Any, targets: Array, scaling: Scaling) -> tuple[Array, Array]:
         """Variances of the rows and outputs."""
-        known = np.asarray(noise_variance, dtype=np.float64)
+        known = np.asarray(plain_numbers(noise_variance, "noise_variance", _VARIANCES), dtype=np.float64)
         if known.shape != targets.shape:
             raise InvalidInput(
                 f"'noise_variance' must have one value for each row and output, {targets.shape}; got {known.shape}."
@@ -255,9 +260,8 @@ def checked_table(estimator: Any, X: Any, y: Any) -> tuple[Array, Array, OneOutp
 
     As scikit-learn has it, one column is a vector, with a warning.
     """
-    kind = estimator.outputs
-    if kind not in OUTPUTS:
-        raise InvalidInput(f"'outputs' must be one of {list(OUTPUTS)}; got {kind!r}.")
+    kind = name_among("outputs", estimator.outputs, OUTPUTS)
+    y = plain_numbers(y, "y", _TEXT)
     shape = np.asarray(y).shape
     if not (len(shape) == 2 and shape[1] > 1):
         if kind == "coregional":
@@ -265,9 +269,9 @@ def checked_table(estimator: Any, X: Any, y: Any) -> tuple[Array, Array, OneOutp
                 f"outputs='coregional' is for 'y' of shape (n, k), k >= 2; got {shape}. For one output leave "
                 "'outputs' out."
             )
-        X, y = validate_data(estimator, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True)
+        X, y = validated(estimator, X, y, ensure_min_samples=2, y_numeric=True)
         return X, np.asarray(y, dtype=np.float64), OneOutput()
-    X = validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2)
+    X = validated(estimator, X, ensure_min_samples=2)
     Y = check_array(y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
     check_consistent_length(X, Y)
     layout = (IndependentOutputs if kind == "independent" else CoregionalOutputs)(_names(y, Y.shape[1]))
@@ -277,6 +281,7 @@ def checked_table(estimator: Any, X: Any, y: Any) -> tuple[Array, Array, OneOutp
 
 def more_targets(layout: OneOutput, y: Any) -> Array:
     """Validated targets of new rows, of shape (m,) or (m, k)."""
+    y = plain_numbers(y, "y", _TEXT)
     if not layout.names:
         return np.asarray(column_or_1d(y, dtype=np.float64))
     Y = check_array(y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")

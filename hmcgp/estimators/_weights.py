@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_consistent_length
 
+from hmcgp._checks import name_among
+from hmcgp._columns import plain_numbers
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 
@@ -32,7 +35,7 @@ def rows_that_count(
     """
     if sample_weight is None:
         return X, y, None, about_rows
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = np.asarray(plain_numbers(sample_weight, "sample_weight", "Give a number for each row."), dtype=np.float64)
     if weights.ndim != 1:
         raise InvalidInput(f"'sample_weight' must have one number per row; got the shape {weights.shape}.")
     bad = np.flatnonzero(~((weights >= 0.0) & (weights < np.inf)))
@@ -63,7 +66,8 @@ def class_weights(class_weight: Any, y: NDArray[Any], weights: Array | None) -> 
     weights : ndarray of shape (n,), or None
     """
     classes, codes = np.unique(y, return_inverse=True)
-    if isinstance(class_weight, str) and class_weight == "balanced":
+    if not isinstance(class_weight, Mapping):
+        name_among("class_weight", class_weight, ["balanced"], ", a dict from label to weight, or None")
         counts = np.bincount(codes, weights=weights)
         return np.asarray(counts.sum() / (len(classes) * counts))
     found = np.asarray(compute_class_weight(class_weight, classes=classes, y=y), dtype=np.float64)

@@ -15,14 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
 from hmcgp import brackets, label_noise, predict
+from hmcgp._checks import lowered
+from hmcgp._columns import plain_targets
 from hmcgp._fingerprint import table_identity
 from hmcgp._random import RandomStateLike
 from hmcgp._typing import Array
-from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.errors import InvalidInput
 from hmcgp.estimators._base import GaussianProcess
+from hmcgp.estimators._inputs import validated
+from hmcgp.estimators._warnings import warn_about_copies
 from hmcgp.estimators._weights import class_weights
 from hmcgp.evidence import EvidenceProvider, MultinomialEP, SoftmaxLaplace
 from hmcgp.kernels import Kernel, SquaredExponential
@@ -52,11 +56,13 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     likelihood : {"logistic", "probit", "label_noise"} or Likelihood, default="logistic"
         With more than two classes, "logistic" (or "softmax") is the softmax of as many latent functions, and "probit"
         (or "multinomial_probit") has the class of the largest of them, each with noise of variance 1.
-    evidence : {"laplace", "ep", "tap", "naive", "lower"} or EvidenceProvider, default="laplace"
-        How the latent function is integrated out.  "ep" is the most accurate, at about three times the cost of
-        "laplace" behind a probit, four to eight times behind a logistic; label noise needs "ep", "tap" or "naive";
-        "lower" is, for the logistic likelihood, the lower bound of Jaakkola & Jordan.  More than two classes take
-        "laplace" with "logistic", or "ep" with "probit", at three times the cost with three classes and eight with six.
+    evidence : {"laplace", "ep", "tap", "naive", "lower"} or EvidenceProvider, optional
+        How the latent function is integrated out.  Default: "laplace", and "ep" for the likelihoods that "laplace" does
+        not fit, label noise and, with more than two classes, "probit".  "ep" is the most accurate, at about three times
+        the cost of "laplace" behind a probit, four to eight times behind a logistic; label noise needs "ep", "tap" or
+        "naive"; "lower" is, for the logistic likelihood, the lower bound of Jaakkola & Jordan.  More than two classes
+        take "laplace" with "logistic", or "ep" with "probit", at three times the cost with three classes and eight with
+        six.
     sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc",
         which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.  "jumps" is
@@ -131,7 +137,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         kernel: Kernel | Sequence[Kernel] | None = None,
         *,
         likelihood: str | Likelihood = "logistic",
-        evidence: str | EvidenceProvider = "laplace",
+        evidence: str | EvidenceProvider | None = None,
         sampler: str | Sampler | None = None,
         draws: int = 1000,
         tune: int = 500,
@@ -164,7 +170,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         self.class_weight = class_weight
 
     def _check_table(self, X: Any, y: Any, weights: Array | None) -> tuple[Array, Array, Array | None]:
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        X, y = validated(self, X, y, ensure_min_samples=2)
         targets = self._encode(y)
         self._of_class = None
         if self.class_weight is None:
@@ -186,7 +192,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         return self._of_class[codes] * (1.0 if sample_weight is None else sample_weight)
 
     def _more_targets(self, y: Any) -> Array:
-        labels = column_or_1d(y)
+        labels = column_or_1d(plain_targets(y))
         unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
         if unknown:
             raise InvalidInput(f"'y' holds the labels {unknown[:5]}, which are not among {self.classes_.tolist()}.")
@@ -204,7 +210,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
             )
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
-        kinds = isinstance(self.likelihood, Classes) or self.likelihood in _OF_CODES
+        kinds = isinstance(self.likelihood, Classes) or lowered(self.likelihood) in _OF_CODES
         self._has_codes = len(self.classes_) > 2 or kinds
         if len(self.classes_) == 1:
             raise InvalidInput(
@@ -217,14 +223,14 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         if len(self.classes_) == 2 or isinstance(self.likelihood, Classes):
             return self.likelihood
         for names, evidence_names, provider, likelihood in _SEVERAL:
-            named = isinstance(self.evidence, str) and self.evidence in evidence_names
-            if self.likelihood in names and (named or isinstance(self.evidence, provider)):
+            fits = self.evidence is None or isinstance(self.evidence, provider)
+            if lowered(self.likelihood) in names and (fits or lowered(self.evidence) in evidence_names):
                 return likelihood()
         raise InvalidInput(
             f"'y' holds {len(self.classes_)} classes, for which there are likelihood='logistic' (their softmax) with "
             "evidence='laplace', and likelihood='probit' (the multinomial probit) with evidence='ep'; got "
-            f"{self.likelihood!r} with {self.evidence!r}. Take one of those pairs, or wrap it in "
-            "sklearn.multiclass.OneVsRestClassifier."
+            f"likelihood={self.likelihood!r} with evidence={self.evidence!r}. Take one of those pairs, or one class "
+            "against the rest: sklearn.multiclass.OneVsRestClassifier(gp)."
         )
 
     def _kernel_of_targets(self, categories: NDArray[np.bool_]) -> Kernel | None:
@@ -243,16 +249,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         return PerClass(tuple(self.kernel), names)
 
     def _warn_about_copies(self, X: Array, targets: Array) -> None:
-        n_distinct = len(np.unique(X, axis=0))
-        if n_distinct < len(X):
-            n_labelled = len(np.unique(np.column_stack([X, targets]), axis=0))
-            conflict = f", {n_labelled - n_distinct} of them with another label" if n_labelled > n_distinct else ""
-            warn_user(
-                f"{len(X) - n_distinct} of {len(X)} rows repeat the inputs of another row{conflict}. The fit works and "
-                "counts each as a case of its own, which is right where few or rounded inputs coincide; accidental "
-                "copies would make the probabilities over-confident: drop those.",
-                ApproximationWarning,
-            )
+        warn_about_copies(X, targets)
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities, averaged over the latent function and the hyperparameters.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from hmcgp._checks import lowered
 from hmcgp._fingerprint import table_identity
 from hmcgp._random import RandomStateLike
 from hmcgp._typing import Array
@@ -211,9 +212,7 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         return replace(likelihood, known=known + self._known_noise(likelihood, noise_variance, targets))
 
     def _likelihood_of_rows(self, X: Array, targets: Array, noise_variance: Any = None) -> str | Likelihood:
-        likelihood = (
-            Gaussian() if isinstance(self.likelihood, str) and self.likelihood == "gaussian" else self.likelihood
-        )
+        likelihood = Gaussian() if lowered(self.likelihood) == "gaussian" else self.likelihood
         if noise_variance is not None:
             if not isinstance(likelihood, Gaussian | OutputNoise):
                 raise InvalidInput(f"'noise_variance' goes with the likelihood 'gaussian'; got {likelihood!r}.")

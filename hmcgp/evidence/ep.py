@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hmcgp._checks import lowered
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import _ep_core as core
@@ -150,6 +151,7 @@ class EP:
         return 3
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sweeps", lowered(self.sweeps))
         if self.sweeps not in {"parallel", "sequential"}:
             raise InvalidInput(f"'sweeps' of EP must be 'parallel' or 'sequential'; got {self.sweeps!r}.")
         check_settings(self)

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from hmcgp._checks import lowered
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
 from hmcgp.evidence import _exact_core as core
@@ -131,6 +132,7 @@ class Exact:
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Gaussian, VaryingNoise, OutputNoise)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "solver", lowered(self.solver))
         if self.solver not in {"cholesky", "iterative"}:
             raise InvalidInput(f"'solver' of Exact must be 'cholesky' or 'iterative'; got {self.solver!r}.")
         if not (isinstance(self.tol, Real) and 0.0 < self.tol < 1.0):

@@ -148,7 +148,10 @@ class On(Kernel):
 
     def _cut(self, X: Array) -> Array:
         if any(isinstance(c, str) for c in self.columns):
-            raise InvalidInput(f"which columns are {list(self.columns)}? Use kernel.located(names), or Model.")
+            raise InvalidInput(
+                f"the kernel acts on the columns {list(self.columns)}, and does not know where they are: use "
+                "kernel.located(names), with the names of all inputs, or give it to Model or an estimator."
+            )
         return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:

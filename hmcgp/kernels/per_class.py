@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from hmcgp._checks import refuse_class
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Kernel, Parameter, Pullback
@@ -33,6 +34,8 @@ class PerClass(Kernel):
 
     def __post_init__(self) -> None:
         kernels = tuple(self.kernels)
+        for kernel in kernels:
+            refuse_class("kernel", kernel)
         bad = [k for k in kernels if not isinstance(k, Kernel) or isinstance(k, PerClass)]
         if bad or len(kernels) < 2:
             raise InvalidInput(f"kernels of classes must be two or more hmcgp kernels; got {bad or list(kernels)}.")

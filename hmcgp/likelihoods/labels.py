@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from hmcgp import quadrature
+from hmcgp._checks import name_among
 from hmcgp._likelihood_core import LOGISTIC, PROBIT, STEP
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
@@ -40,8 +41,7 @@ class Logistic(Likelihood):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.averaging not in _LOGISTIC_AVERAGES:
-            raise InvalidInput(f"'averaging' must be one of {sorted(_LOGISTIC_AVERAGES)}; got {self.averaging!r}.")
+        object.__setattr__(self, "averaging", name_among("averaging", self.averaging, _LOGISTIC_AVERAGES))
 
     def average(self, mean: Array, variance: Array) -> Array:
         """P(y = +1) for a Gaussian latent value of this mean and variance, elementwise."""
@@ -87,8 +87,7 @@ class LabelNoise(Likelihood):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.link not in _LINKS:
-            raise InvalidInput(f"'link' must be one of {sorted(_LINKS)}; got {self.link!r}.")
+        object.__setattr__(self, "link", name_among("link", self.link, _LINKS))
 
     def site(self) -> tuple[int, float]:
         """What compiled code calls the link, and the rate at which labels are flipped behind it."""

@@ -90,15 +90,20 @@ def _probabilities(result: Any, X: Any, y: ArrayLike, of: Any) -> tuple[Array, A
         if X is None:
             raise InvalidInput("'X' must be given with an estimator.")
         p, classes = np.asarray(result.predict_proba(X)), np.asarray(result.classes_)
+    elif hasattr(result, "fit"):
+        raise InvalidInput(
+            f"plots.calibration is of the probabilities of classes, and a {type(result).__name__} has none: see "
+            "plots.predictive."
+        )
     else:
         p, classes = np.asarray(result, dtype=float), np.unique(np.asarray(y))
     if p.ndim not in (1, 2) or not p.size or not ((p >= 0.0) & (p <= 1.0)).all():
-        raise InvalidInput("'result' must be a fitted classifier, or probabilities between 0 and 1, one per case.")
+        raise InvalidInput("give a fitted classifier, or probabilities between 0 and 1, one per case.")
     if p.ndim == 1:
         p = np.column_stack([1.0 - p, p])
     column = _column(of, classes)
     if p.shape[1] != len(classes):
-        raise InvalidInput(f"'result' has probabilities of {p.shape[1]} classes; 'y' holds {classes.tolist()}.")
+        raise InvalidInput(f"there are probabilities of {p.shape[1]} classes, and 'y' holds {classes.tolist()}.")
     return p[:, column], classes[column], np.asarray(check_labels(y, classes) == classes[column], dtype=bool)
 
 

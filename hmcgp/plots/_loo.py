@@ -73,7 +73,7 @@ def _values(result: Any) -> Pointwise:
         return cast("Pointwise", result)
     if hasattr(result, "loo"):
         return cast("Pointwise", result.loo())
-    raise InvalidInput(f"'result' must be what gp.loo() returns, or a fitted estimator; got {type(result).__name__}.")
+    raise InvalidInput(f"give what gp.loo() returns, or a fitted estimator; got {type(result).__name__}.")
 
 
 def _pair(axes: NDArray[Any] | None) -> NDArray[Any]:

@@ -71,7 +71,7 @@ def predictive(
         drawn: Axes = kinds[result.n_features_in_](result, X, y, ax=ax, **options)
         return drawn
     raise InvalidInput(
-        f"'result' must be fitted on one or two inputs; got {result.n_features_in_}. "
+        f"plots.predictive draws fits on one or two inputs, and 'gp' was fitted on {result.n_features_in_}. "
         "Fit on two columns, or see plots.calibration and plots.relevance."
     )
 

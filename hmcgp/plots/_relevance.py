@@ -93,7 +93,7 @@ def _length_scales(parameters: Sequence[Any], draws: Array) -> tuple[list[str], 
     if not found:
         free = [p.name for p in parameters]
         raise InvalidInput(
-            f"'result' has no inferred length scale per input; its free parameters are {free}. "
+            f"'gp' has no inferred length scale per input; its free parameters are {free}. "
             "Fit with a kernel such as SquaredExponential(ard=True)."
         )
     flat = draws.reshape(-1, draws.shape[-1])

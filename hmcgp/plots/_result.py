@@ -76,10 +76,12 @@ class DrawnClassifier(Classifier, Protocol):
 def require(result: object, *attributes: str) -> None:
     """Refuse a result that is not fitted, or that cannot do what a picture needs."""
     missing = [name for name in attributes if not hasattr(result, name)]
+    kind = type(result).__name__
+    if any(name.endswith("_") for name in missing) and hasattr(result, "fit"):
+        raise InvalidInput(f"this {kind} is not fitted yet: call gp.fit(X, y) first.")
     if missing:
         raise InvalidInput(
-            f"'result' must be a fitted estimator with {', '.join(map(repr, missing))}; "
-            f"got {type(result).__name__} without. Call fit first."
+            f"this picture is of a fitted estimator with {', '.join(map(repr, missing))}, which a {kind} does not have."
         )
 
 

@@ -109,7 +109,16 @@ def _what_happened(error: Exception) -> str:
             f"the model cannot be sent to other processes ({what}). Classes and functions that it uses must be "
             "defined at the top level of an importable module; or let chains run in threads, without parallel_config"
         )
-    return f"sampling lost its workers ({what}), perhaps for want of memory"
+    if _is_closed_client(error):
+        return f"the client of the dask cluster was closed before sampling had ended ({what}): keep it open until then"
+    if any(word in type(error).__name__ for word in ("KilledWorker", "TerminatedWorker", "BrokenProcess")):
+        return f"sampling lost its workers ({what}), perhaps for want of memory"
+    return f"sampling lost its workers ({what})"
+
+
+def _is_closed_client(error: Exception) -> bool:
+    """Whether the user's own client ended the run: it refuses new work, and cancels what it waits for."""
+    return "Client is closed" in str(error) or type(error).__name__ in ("CancelledError", "FutureCancelledError")
 
 
 class Segment(NamedTuple):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from math import inf
-from numbers import Real
 
 import numpy as np
 
+from hmcgp._checks import check_between, check_flag
 from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.samplers.adaptation import (
@@ -51,8 +51,8 @@ class Hamiltonian:
         """Refuse settings that fit no target."""
         check_positive("step_size", self.step_size)
         check_positive("max_energy_error", self.max_energy_error)
-        if not 0.0 < self.target_accept < 1.0:
-            raise InvalidInput(f"'target_accept' must be in (0, 1); got {self.target_accept}.")
+        check_between("target_accept", self.target_accept, 0.0, 1.0)
+        check_flag("dense", self.dense, optional=True)
 
     def check(self, n_dim: int, tune: int) -> None:
         """Refuse settings that do not fit the target or the length of warm-up."""
@@ -86,5 +86,5 @@ class Hamiltonian:
 
 def check_positive(name: str, value: float | None) -> None:
     """Refuse a setting that is given and not positive and finite."""
-    if value is not None and not (isinstance(value, Real) and 0.0 < value < inf):
-        raise InvalidInput(f"'{name}' must be positive and finite; got {value!r}.")
+    if value is not None:
+        check_between(name, value, 0.0, inf)

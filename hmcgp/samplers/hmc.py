@@ -17,9 +17,8 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hmcgp._checks import check_count
+from hmcgp._checks import check_between, check_count
 from hmcgp._typing import Array
-from hmcgp.errors import InvalidInput
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.hamiltonian import Hamiltonian, check_positive
 from hmcgp.samplers.integrators import State, init, leapfrog
@@ -168,8 +167,7 @@ class HMC(Hamiltonian):
             check_count("n_steps", self.n_steps, 1)
         check_positive("trajectory", self.trajectory)
         check_count("max_steps", self.max_steps, 1)
-        if not 0.0 <= self.jitter < 1.0:
-            raise InvalidInput(f"'jitter' must be in [0, 1); got {self.jitter}.")
+        check_between("jitter", self.jitter, 0.0, 1.0, closed=True)
 
     @property
     def usual_steps(self) -> float:

@@ -22,8 +22,8 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
+from hmcgp._checks import check_count
 from hmcgp._typing import Array
-from hmcgp.errors import InvalidInput
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.hamiltonian import Hamiltonian
 from hmcgp.samplers.integrators import State, init, leapfrog
@@ -232,8 +232,7 @@ class NUTS(Hamiltonian):
 
     def __post_init__(self) -> None:
         self.check_settings()
-        if not (1 <= self.max_depth <= 20 and int(self.max_depth) == self.max_depth):
-            raise InvalidInput(f"'max_depth' must be an integer from 1 to 20; got {self.max_depth}.")
+        check_count("max_depth", self.max_depth, 1, most=20)
 
     def build_step(self, target: Target, tuning: Tuning) -> Step:
         """Return the transition with given settings."""

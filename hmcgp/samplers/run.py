@@ -17,7 +17,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp._checks import check_count
+from hmcgp._checks import check_count, check_flag, lowered, name_among, refuse_class
 from hmcgp._interrupts import defer_interrupts, take_interrupt
 from hmcgp._memory import check_memory
 from hmcgp._parallel import resolve_n_jobs
@@ -36,6 +36,10 @@ from hmcgp.samplers.trace import Trace, stat_dtype
 from hmcgp.target import Target
 
 SAMPLERS: dict[str, Callable[[], Sampler]] = {"nuts": NUTS, "hmc": HMC, "metropolis": Metropolis}
+_OF_ESTIMATORS = {
+    "map": "find_map(model)",
+    "jumps": "sample(model, JumpingHMC(modes=find_modes(model)))",
+}  # what only an estimator can do by a name, and what does it without one
 
 
 @defer_interrupts
@@ -104,6 +108,7 @@ def sample(
     """
     sampler = as_sampler(sampler)
     check_counts(draws=draws, tune=tune, chains=chains)
+    check_flag("progressbar", progressbar)
     sampler.check(target.n_dim, tune)
     control = Control(check_seconds("max_time", max_time))
     n_workers = resolve_n_jobs(n_jobs, chains)
@@ -185,15 +190,13 @@ def explain(failure: BaseException | None, max_time: float | None) -> str:
 
 def as_sampler(sampler: str | Sampler) -> Sampler:
     """Return a sampler for a name or an instance."""
-    if isinstance(sampler, str):
-        if sampler in SAMPLERS:
-            return SAMPLERS[sampler]()
-    elif hasattr(sampler, "build_step") and not isinstance(sampler, type):
+    refuse_class("sampler", sampler)
+    if not isinstance(sampler, str) and hasattr(sampler, "build_step"):
         return sampler
-    raise InvalidInput(
-        f"'sampler' must be one of {sorted(SAMPLERS)} or an instance; got {sampler!r}. The estimators take 'map' as "
-        "well (otherwise find_map), and 'jumps' (otherwise JumpingHMC(modes=find_modes(target)): jumps need modes)."
-    )
+    instead = _OF_ESTIMATORS.get(lowered(sampler) if isinstance(sampler, str) else "")
+    if instead is not None:
+        raise InvalidInput(f"sampler={sampler!r} is a setting of GPClassifier and GPRegressor. Here, call {instead}.")
+    return SAMPLERS[name_among("sampler", sampler, SAMPLERS, " or a sampler with settings, such as HMC()")]()
 
 
 def check_counts(*, draws: int, tune: int, chains: int) -> None:
@@ -211,7 +214,7 @@ def check_seconds(name: str, value: float | None) -> float:
     """Return a limit in seconds; None is none."""
     if value is None:
         return inf
-    if not (isinstance(value, Real) and value > 0.0):
+    if not (isinstance(value, Real) and not isinstance(value, bool) and value > 0.0):
         raise InvalidInput(f"'{name}' must be a positive number of seconds, or None; got {value!r}.")
     return float(value)
 
