@@ -65,7 +65,7 @@ def test_a_run_that_does_not_begin_releases_its_checkpoint(tmp_path, monkeypatch
         path.write_bytes(content)
     else:
 
-        def interrupted(*args):
+        def interrupted(*args, **options):
             raise KeyboardInterrupt
 
         monkeypatch.setattr("hmcgp.samplers.run.forecast", interrupted)
