@@ -125,7 +125,8 @@ def spoil(rng: np.random.Generator, fit: Fit) -> Fault:
         return Fault(f"{name}={value!r}", fit._replace(settings=fit.settings | changes))
     if kind == 2:
         name = str(rng.choice(sorted(TABLES)))
-        return Fault(name, fit._replace(X=TABLES[name](rng, fit.X), settings=fit.settings | {"kernel": None}))
+        X = fit.X.select_dtypes("number") if isinstance(fit.X, pd.DataFrame) else fit.X  # without categories
+        return Fault(name, fit._replace(X=TABLES[name](rng, X), settings=fit.settings | {"kernel": None}))
     if kind == 3:
         targets = TARGETS | (LABELS if fit.estimator is GPClassifier else NUMBERS)
         name = str(rng.choice(sorted(targets)))
