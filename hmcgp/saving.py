@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import InconsistentVersionWarning
 
 from hmcgp._encoding import ARRAY_KINDS, Decoder, Encoder, Refused, Untrusted
-from hmcgp._files import library_version, open_regular, replacing
+from hmcgp._files import library_version, open_regular, replacing, user_path
 from hmcgp.errors import InvalidInput, warn_user
 
 FORMAT = "hmcgp-estimator"
@@ -111,7 +111,7 @@ def save(value: Any, path: str | os.PathLike[str], estimator: str) -> None:
 @contextmanager
 def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
     """Raise InvalidInput, with the path, for whatever goes wrong when a file is read and its content rebuilt."""
-    name = repr(os.fspath(path))
+    name = repr(str(user_path(path)))
     try:
         yield
     except Refused as error:

@@ -255,7 +255,10 @@ def test_a_path_there_and_back_has_the_same_densities():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"evidence": "laplace"}, "SoftmaxLaplace cannot integrate MultinomialProbit. Pairs .*MultinomialEP: Multinom"),
+        (
+            {"evidence": "laplace"},
+            "SoftmaxLaplace cannot integrate MultinomialProbit .*: take evidence='multinomial_ep'",
+        ),
         ({"evidence": EP()}, "EP cannot integrate MultinomialProbit"),
         ({"evidence": "tap"}, "TAP cannot integrate MultinomialProbit"),
         ({"kernel": [ARD, ARD]}, "2 kernels for 3 classes"),
@@ -310,7 +313,7 @@ def test_two_labels_may_be_taken_as_multinomial_probit(thyroid):
     assert list(gp.to_arviz()["observed_data"]["y"].values) == list(y[two])
 
 
-@pytest.mark.parametrize("settings", [{"evidence": "ep"}, {"likelihood": "probit"}])
+@pytest.mark.parametrize("settings", [{"evidence": "ep"}, {"likelihood": "probit", "evidence": "laplace"}])
 def test_half_a_pair_names_the_other_half(thyroid, settings):
     with pytest.raises(InvalidInput, match=r"likelihood='probit' \(the multinomial probit\) with evidence='ep'"):
         GPClassifier(sampler="map", progressbar=False, **settings).fit(*thyroid)
