@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import calibrate_posterior as study
+from scripts.benchmarks import calibration as study
 
 N = 300
 ALPHA = 0.05 / 10.0  # five quantities, two tests each: one false alarm in twenty choices of the seed

@@ -1,18 +1,13 @@
 """Regression against scikit-learn's, on real tables, and the forecast of CO2."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import compare_regression as study
-import forecast_co2 as co2
-
 from hmcgp.likelihoods import VaryingNoise
+from scripts.benchmarks import co2_forecast as co2
+from scripts.benchmarks import regression_study as study
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # chains here are short
 

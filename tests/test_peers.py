@@ -1,14 +1,10 @@
 """The peers of the benchmark sample the density that we sample."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 pytest.importorskip("jax")
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import contenders
+from scripts.benchmarks import contenders
 
 
 def test_jax_density_and_gradient_are_ours():

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import sys
 import warnings
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -21,15 +19,13 @@ from sklearn.multioutput import MultiOutputRegressor
 
 mpl.use("Agg")
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import picture_outputs
-
 from hmcgp import GPRegressor, Model, plots, predict
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import Exact
 from hmcgp.kernels import Coregional, SquaredExponential
 from hmcgp.likelihoods import Gaussian, OutputNoise, VaryingNoise
 from hmcgp.priors import LogNormal
+from scripts.pictures import outputs as picture_outputs
 
 pytestmark = [
     pytest.mark.usefixtures("clean_pyplot"),

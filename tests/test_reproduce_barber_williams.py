@@ -1,13 +1,9 @@
 """The figures of Barber & Williams (1997), within limits that a wrong model would break."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import reproduce_barber_williams as paper
+from scripts.papers import barber_williams as paper
 
 pytestmark = pytest.mark.slow
 

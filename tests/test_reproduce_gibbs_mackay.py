@@ -1,14 +1,10 @@
 """The figures of Gibbs & MacKay (2000), within limits that a wrong model would break."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.special import expit
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import reproduce_gibbs_mackay as paper
+from scripts.papers import gibbs_mackay as paper
 
 pytestmark = pytest.mark.slow
 

@@ -1,15 +1,12 @@
 """The experiment with several classes, in small."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-from reproduce_glass import DATA, ChosenByLoo, Score, compare, cross_validate, methods
+from scripts.papers.glass import DATA, ChosenByLoo, Score, compare, cross_validate, methods
 
 
 @pytest.fixture(scope="module")

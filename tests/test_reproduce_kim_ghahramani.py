@@ -1,15 +1,11 @@
 """Kim & Ghahramani (2006): labels that may be wrong, inputs that do not matter, and five tables."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import kim_ghahramani_data as data
-import reproduce_kim_ghahramani as paper
+from scripts.papers import kim_ghahramani as paper
+from scripts.papers import kim_ghahramani_data as data
 
 
 def labels_of(X):

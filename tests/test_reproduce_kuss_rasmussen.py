@@ -1,13 +1,9 @@
 """Kuss & Rasmussen (2005): Laplace's probabilities are too timid on crabs, EP's are not."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import reproduce_kuss_rasmussen as paper
+from scripts.papers import kuss_rasmussen as paper
 
 METHODS = ["Laplace, probit", "EP, probit"]
 

@@ -1,20 +1,16 @@
 """The figures of MacKay (1998), within limits that a wrong model would break."""
 
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import reproduce_mackay as paper
 
 from hmcgp import Model, diagnostics, find_modes, sample
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian
 from hmcgp.priors import LogNormal
 from hmcgp.samplers import JumpingHMC
+from scripts.papers import mackay as paper
 
 SHORT = {"draws": 60, "tune": 100, "chains": 2, "n_jobs": 1}
 

@@ -1,16 +1,11 @@
 """Opper & Winther (1999): sonar by mean fields, and their leave-one-out errors without leaving out."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from checks import classification_problem
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import reproduce_opper_winther as paper
-
 from hmcgp.datasets._user_files import SONAR_VARIABLE
+from scripts.papers import opper_winther as paper
 
 
 def test_exact_errors_are_those_of_refits():

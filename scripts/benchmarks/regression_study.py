@@ -10,7 +10,7 @@ The posterior of yacht has four or five modes (the shapes of 22 hulls can be tol
 to 40 nats high, two of which share the probability in some folds.  Chains of plain HMC leave the low ones in warm-up,
 but may then all sit in the lesser of the two with an R-hat of 1.00; so there HMC is run with jumps, too.
 
-    python scripts/compare_regression.py --data motorcycle yacht
+    python -m scripts.benchmarks.regression_study --data motorcycle yacht
 """
 
 from __future__ import annotations

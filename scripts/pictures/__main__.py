@@ -12,15 +12,15 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
-import picture_outputs
-from picture_kernels import prior_samples
 
 from hmcgp import GPClassifier, compare_evidence, datasets, plots
+from scripts.pictures import outputs as picture_outputs
+from scripts.pictures.kernels import prior_samples
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", default=str(Path(__file__).parent / "pictures"))
+    parser.add_argument("--output", default=str(Path(__file__).parent))
     folder = Path(parser.parse_args().output)
     folder.mkdir(parents=True, exist_ok=True)
 

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,7 +160,7 @@ n = int({n})
 print(run(n) / (8 * n * n))
 """
 LAPLACE = """
-from benchmark_evidence import KERNEL, Model, problem, theta_of
+from scripts.benchmarks.evidence import KERNEL, Model, problem, theta_of
 def prepare(n):
     X, y, _ = problem(n)
     model = Model(X, y, kernel=KERNEL)
@@ -172,8 +173,8 @@ def peak_arrays(n: int, prepare: str = LAPLACE) -> float | None:
     if not os.access("/proc/self/clear_refs", os.W_OK):  # Linux only
         return None
     code = MEMORY.replace("{n}", str(n)).replace("{prepare}", prepare)
-    folder = os.path.dirname(os.path.abspath(__file__))
-    out = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    root = Path(__file__).parents[2]
+    out = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     return float(out.stdout.split()[-1])
 
 

@@ -8,10 +8,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-import reproduce_barber_williams as paper
-from benchmark_evidence import in_turns, verdict
 
 from hmcgp import GPClassifier, Model, datasets, diagnostics, sample
+from scripts.benchmarks.evidence import in_turns, verdict
+from scripts.papers import barber_williams as paper
 
 TWO_CORES_TARGET = 0.6  # of the time on one
 SEED = 1

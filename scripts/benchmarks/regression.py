@@ -6,7 +6,7 @@ gradient are evaluated there.  The gradient is with respect to the logs of all 1
 errors of the iterative solver stands what they do to the posterior: by how many of its standard deviations they shift
 it, √(e'H⁻¹e) with e the error of the gradient and H the curvature of the log evidence.
 
-    python scripts/benchmark_regression.py benchmark.json     draw what scripts/benchmark.py --sections solvers found
+    python -m scripts.benchmarks.regression benchmark.json     draw what the section `solvers` found
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmark_evidence import in_turns, lapack_floor, peak_arrays, verdict
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
@@ -28,6 +27,7 @@ from hmcgp.evidence import Exact
 from hmcgp.kernels import SquaredExponential
 from hmcgp.linalg import cholesky_inplace
 from hmcgp.samplers import HMC
+from scripts.benchmarks.evidence import in_turns, lapack_floor, peak_arrays, verdict
 
 LENGTH_SCALES = np.array([1.0, 2.0, 4.0, 8.0, 20.0, 20.0, 20.0, 20.0])
 TARGETS = {200: 4.0, 1000: None, 2000: 2.0}  # n: scikit-learn / ours, at least
@@ -114,7 +114,7 @@ def curvature(model: Model, theta: Any) -> Any:
 
 
 PREPARE = """
-from benchmark_regression import problem, Exact
+from scripts.benchmarks.regression import problem, Exact
 def prepare(n):
     model, theta = problem(n, 0.1)
     model = model.with_evidence(Exact("{solver}"))
@@ -263,4 +263,4 @@ def draw(path: str, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw(sys.argv[1], Path(__file__).parent / "pictures" / "solvers.png")
+    draw(sys.argv[1], Path(__file__).parents[1] / "pictures" / "solvers.png")

@@ -1,13 +1,13 @@
 """Ratios measured in one run: ours against scikit-learn, LAPACK, BlackJAX and PyMC, and one core against two.
 
-    python scripts/benchmark.py                                   everything: about an hour, most of it the peers'
-    python scripts/benchmark.py --sections evidence trajectory    a part of it
-    python scripts/benchmark.py --sections samplers --no-peers    our samplers alone
+    python -m scripts.benchmarks                                   everything: about an hour, most of it the peers'
+    python -m scripts.benchmarks --sections evidence trajectory    a part of it
+    python -m scripts.benchmarks --sections samplers --no-peers    our samplers alone
 
 Sections: `evidence`, `trajectory`, `start_up`, `averages` and `providers` (one evaluation, and EP's against Laplace's,
-`benchmark_evidence.py`), `softmax` (several classes against two, `benchmark_softmax.py`), `regression` (against
-scikit-learn) and `solvers` (iterative against Cholesky; `benchmark_regression.py`), `samplers` (effective draws per
-second and per gradient, `benchmark_samplers.py`), `defaults`, `cores` (`benchmark_defaults.py`).
+`evidence.py`), `softmax` (several classes against two, `softmax.py`), `regression` (against
+scikit-learn) and `solvers` (iterative against Cholesky; `regression.py`), `samplers` (effective draws per
+second and per gradient, `samplers.py`), `defaults`, `cores` (`defaults.py`).
 The peers need `pip install -c scripts/constraints.txt -e '.[bench]'` (Python 3.11: PyMC wants arviz 0.2x); without
 them they are left out.
 """
@@ -21,13 +21,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import benchmark_defaults
-import benchmark_evidence
-import benchmark_regression
-import benchmark_samplers
-import benchmark_softmax
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
+
+from scripts.benchmarks import defaults, evidence, regression, samplers, softmax
 
 
 def print_line(name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
@@ -44,19 +41,19 @@ def one_thread(measure: Callable[[], Any]) -> Any:
 def sections(options: argparse.Namespace) -> dict[str, Callable[[], Any]]:
     """What can be measured, by name, in the order of the run."""
     single: dict[str, Callable[[], dict[str, float]]] = {
-        "trajectory": benchmark_evidence.trajectory,
-        "start_up": benchmark_evidence.start_up,
-        "averages": benchmark_evidence.averages,
+        "trajectory": evidence.trajectory,
+        "start_up": evidence.start_up,
+        "averages": evidence.averages,
     }
     return {
-        "evidence": lambda: one_thread(lambda: benchmark_evidence.report(options.sizes)),
+        "evidence": lambda: one_thread(lambda: evidence.report(options.sizes)),
         **{name: lambda n=name, f=f: one_thread(lambda: print_line(n, f)) for name, f in single.items()},  # type: ignore[misc]
-        "providers": lambda: one_thread(benchmark_evidence.report_providers),
-        "softmax": lambda: one_thread(benchmark_softmax.report),
-        "regression": lambda: one_thread(benchmark_regression.report),
-        "solvers": lambda: one_thread(lambda: benchmark_regression.report_solvers(options.solver_sizes)),
-        "cores": benchmark_defaults.two_cores,
-        "samplers": lambda: benchmark_samplers.measure(
+        "providers": lambda: one_thread(evidence.report_providers),
+        "softmax": lambda: one_thread(softmax.report),
+        "regression": lambda: one_thread(regression.report),
+        "solvers": lambda: one_thread(lambda: regression.report_solvers(options.solver_sizes)),
+        "cores": defaults.two_cores,
+        "samplers": lambda: samplers.measure(
             options.data,
             tune=options.tune,
             draws=options.draws,
@@ -64,15 +61,15 @@ def sections(options: argparse.Namespace) -> dict[str, Callable[[], Any]]:
             pymc_seeds=options.pymc_seeds,
             with_peers=not options.no_peers,
         ),
-        "defaults": lambda: benchmark_defaults.report_defaults(options.tables),
+        "defaults": lambda: defaults.report_defaults(options.tables),
     }
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = list(sections(argparse.Namespace()))
-    sizes, data = list(benchmark_evidence.TARGETS), list(benchmark_samplers.DATA)
-    tables = list(benchmark_defaults.tables())
+    sizes, data = list(evidence.TARGETS), list(samplers.DATA)
+    tables = list(defaults.tables())
     parser.add_argument("--json", default="benchmark.json", help="file for the figures (default benchmark.json)")
     parser.add_argument("--sections", nargs="+", choices=names, default=names, help="what to measure (default all)")
     parser.add_argument("--sizes", type=int, nargs="+", choices=sizes, default=sizes, help="evidence: which n")
@@ -80,7 +77,7 @@ def parse_options() -> argparse.Namespace:
         "--solver-sizes",
         type=int,
         nargs="+",
-        default=benchmark_regression.SOLVER_SIZES,
+        default=regression.SOLVER_SIZES,
         help="solvers: which n (default %(default)s)",
     )
     parser.add_argument("--data", nargs="+", choices=data, default=data, help="samplers: which data")

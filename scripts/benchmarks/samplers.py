@@ -17,13 +17,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import contenders
 import numpy as np
-import reproduce_barber_williams as paper
 
 from hmcgp import _arviz, sample
+from scripts.benchmarks import contenders
+from scripts.papers import barber_williams as paper
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 CHAINS = 4
 TARGETS = {"blackjax": 3.0, "pymc": 50.0}  # our effective draws per second over theirs
 DATA = {"crabs": lambda: paper.crabs_splits(1)[0], "pima": paper.pima}
@@ -62,9 +62,19 @@ class Arena:
             "PYTENSOR_FLAGS": f"base_compiledir={cache / 'pytensor'}",
             "JAX_PLATFORMS": "cpu",
         }
-        line = [sys.executable, "-W", "ignore", str(HERE / "contenders.py"), action, contender, str(self.input)]
+        line = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "scripts.benchmarks.contenders",
+            action,
+            contender,
+            str(self.input),
+        ]
         return subprocess.Popen(
             line + [str(a) for a in arguments],
+            cwd=ROOT,
             env={**os.environ, **threads, **caches},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -261,7 +271,7 @@ RATIOS = {
 
 def report_ratios(name: str, table: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Our effective draws per second over the peers', and per gradient over BlackJAX's."""
-    from benchmark_evidence import verdict
+    from scripts.benchmarks.evidence import verdict
 
     found: list[dict[str, Any]] = []
     best = better_blackjax(table)

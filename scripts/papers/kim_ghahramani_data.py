@@ -1,4 +1,4 @@
-"""Data for `reproduce_kim_ghahramani.py`: two synthetic sets and the folds of five tables.
+"""Data for `kim_ghahramani.py`: two synthetic sets and the folds of five tables.
 
 How Kim & Ghahramani made their synthetic data was not at hand; ours are of the same size and, where known, difficulty.
 
@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from reproduce_barber_williams import Split, standardised
 from sklearn.model_selection import StratifiedKFold
 
 from hmcgp import datasets
+from scripts.papers.barber_williams import Split, standardised
 
 GAP, NO_GAP, EDGE = (1.0, 1.5), (np.sqrt(2.0), np.sqrt(2.0)), 2.0  # radii of disc and ring, and where the ring ends
 N_RELEVANT, N_INPUTS = 3, 6

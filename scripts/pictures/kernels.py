@@ -139,7 +139,7 @@ def curves(ax: Any, title: str, x: Any, functions: Any) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", default=str(Path(__file__).parent / "pictures" / "kernels.png"))
+    parser.add_argument("--output", default=str(Path(__file__).parents[1] / "pictures" / "kernels.png"))
     path = Path(parser.parse_args().output)
     path.parent.mkdir(parents=True, exist_ok=True)
     prior_samples().savefig(path, dpi=80, bbox_inches="tight")

@@ -16,10 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from kim_ghahramani_data import EDGE, GAP, N_INPUTS, N_RELEVANT, NO_GAP, TABLES, circle, folds, relevance_data
-from kim_ghahramani_model import VARIANTS, climbs, fit
-from reproduce_barber_williams import Split, errors, line
-from reproduce_kuss_rasmussen import score
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
@@ -28,6 +24,20 @@ from hmcgp import diagnostics, label_noise, predict, sample
 from hmcgp._parallel import resolve_n_jobs, run_tasks
 from hmcgp.datasets._user_files import HEART_VARIABLE
 from hmcgp.samplers import HMC
+from scripts.papers.barber_williams import Split, errors, line
+from scripts.papers.kim_ghahramani_data import (
+    EDGE,
+    GAP,
+    N_INPUTS,
+    N_RELEVANT,
+    NO_GAP,
+    TABLES,
+    circle,
+    folds,
+    relevance_data,
+)
+from scripts.papers.kim_ghahramani_model import VARIANTS, climbs, fit
+from scripts.papers.kuss_rasmussen import score
 
 COLUMNS = [*VARIANTS, "SVC", "LDA", "HMC"]
 
@@ -277,7 +287,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0, help="of the folds")
     parser.add_argument("--heart", help=f"file of the Hungarian heart data (default: that named by {HEART_VARIABLE})")
-    parser.add_argument("--output", default=str(Path(__file__).parent / "pictures" / "kim_ghahramani.png"))
+    parser.add_argument("--output", default=str(Path(__file__).parents[1] / "pictures" / "kim_ghahramani.png"))
     parser.add_argument("--quick", action="store_true", help="few replicates, 2 folds, no HMC on ionosphere")
     return parser.parse_args()
 

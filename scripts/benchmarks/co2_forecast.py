@@ -220,7 +220,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--tune", type=int, default=200, help="warm-up draws per chain (default 200)")
     parser.add_argument("--chains", type=int, default=2, help="default 2")
     parser.add_argument("--jobs", type=int, default=None, help="threads (default: all cores)")
-    parser.add_argument("--output", default=str(Path(__file__).parent / "pictures" / "co2.png"))
+    parser.add_argument("--output", default=str(Path(__file__).parents[1] / "pictures" / "co2.png"))
     return parser.parse_args()
 
 

@@ -272,7 +272,9 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--output", default=str(Path(__file__).parent / "pictures" / "calibration_of_posterior.png"))
+    parser.add_argument(
+        "--output", default=str(Path(__file__).parents[1] / "pictures" / "calibration_of_posterior.png")
+    )
     options = parser.parse_args()
     results: dict[Study, list[Replicate]] = {}
     for study, share in ((REGRESSION, 1.0), (LAPLACE, 1.5), (NOISIER, 0.25)):

@@ -7,7 +7,7 @@ Figure 1: the sigmoid between its bounds.  Figure 2: one input, labels that chan
 29 to 43, predictions from either bound.  Their labels are not published; ours are drawn from a curve of that shape.
 Pima: 200 rows train and 332 test, the published split.  Crabs: six inputs, the five measures and the colour form.
 Ripley's own 80/120 split is lost, so ten random splits, stratified by sex and colour form, stand in for it.
-The covariance and its priors are those of `reproduce_barber_williams`, so that errors there and here can be compared.
+The covariance and its priors are those of `barber_williams.py`, so that errors there and here can be compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from reproduce_barber_williams import KERNEL, Split, crabs_splits, errors, line, pima
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
@@ -25,6 +24,7 @@ from hmcgp import Model, brackets, find_map, predict, sample
 from hmcgp.kernels import SquaredExponential
 from hmcgp.priors import LogNormal
 from hmcgp.samplers import HMC
+from scripts.papers.barber_williams import KERNEL, Split, crabs_splits, errors, line, pima
 
 SHARP, GENTLE, RANGE = 13.0, (29.0, 43.0), 52.0
 
@@ -268,7 +268,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--splits", type=int, default=10, help="splits of the crabs (default 10)")
-    parser.add_argument("--output", default=str(Path(__file__).parent / "pictures" / "gibbs_mackay.png"))
+    parser.add_argument("--output", default=str(Path(__file__).parents[1] / "pictures" / "gibbs_mackay.png"))
     return parser.parse_args()
 
 

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from benchmark_evidence import KERNEL, in_turns, peak_arrays, theta_of, verdict
 
 from hmcgp import Model, datasets, linalg
+from scripts.benchmarks.evidence import KERNEL, in_turns, peak_arrays, theta_of, verdict
 
 N_ROWS, N_CLASSES = 190, 6
 RATIO = 1.5  # target: at most this times C times the binary cost
@@ -60,7 +60,7 @@ def time_calls(K: Any) -> tuple[dict[str, float], Callable[[], None]]:
 def evaluation() -> dict[str, Any]:
     X, y = glass()
     theta = theta_of(X.shape[1])
-    nearby = theta * np.exp(0.1 * np.resize([1.0, -1.0], theta.size))  # as in benchmark_evidence
+    nearby = theta * np.exp(0.1 * np.resize([1.0, -1.0], theta.size))  # as in evidence.py
     models = {
         "binary": Model(X, np.where(y < 2.0, 1.0, -1.0), kernel=KERNEL),
         "softmax": Model(X, y, kernel=KERNEL, likelihood="softmax"),
@@ -87,7 +87,7 @@ def evaluation() -> dict[str, Any]:
 
 
 PREPARE = """
-from benchmark_softmax import KERNEL, Model, glass, theta_of
+from scripts.benchmarks.softmax import KERNEL, Model, glass, theta_of
 def prepare(n):
     X, y = glass(n)
     model = Model(X, y, kernel=KERNEL, likelihood="softmax")

@@ -1,4 +1,4 @@
-"""One contender in a process of its own: started by `benchmark_samplers.py`, which reads the JSON it prints.
+"""One contender in a process of its own: started by `samplers.py`, which reads the JSON it prints.
 
     python contenders.py run hmc input.npz output.npz --tune 500 --draws 500 --seed 0
     python contenders.py check blackjax input.npz
@@ -21,7 +21,8 @@ import time
 from typing import Any
 
 import numpy as np
-import peers
+
+from scripts.benchmarks import peers
 
 PEERS = {"blackjax": ("jax", "blackjax"), "pymc": ("pymc",)}  # what each needs
 TOLERANCE = 1e-6

@@ -1,8 +1,8 @@
 """Robustness, measured: evidence and gradient at thousands of hyperparameters drawn from the prior and a wider one.
 
-    python scripts/stress.py                                        everything: about an hour on one core
-    python scripts/stress.py --n 100 --data crabs pima --pairs ep-probit ep-logistic
-    python scripts/stress.py --replay sonar/wide/ep-probit/17       one evaluation again, in full
+    python -m scripts.benchmarks.stress                                        everything: about an hour on one core
+    python -m scripts.benchmarks.stress --n 100 --data crabs pima --pairs ep-probit ep-logistic
+    python -m scripts.benchmarks.stress --replay sonar/wide/ep-probit/17       one evaluation again, in full
 
 Every evaluation is cold.  The hyperparameters are draws from the default prior and from one three times as wide in
 u = log θ (logit for a flip rate).  Vector i of a data set, a width and a pair depends on --seed and i alone, so that

@@ -1,6 +1,6 @@
 """MacKay (1998), "Introduction to Gaussian processes": figures 4, 5 and 6.
 
-Figure 3 is `picture_kernels.py`, and figure 7 `benchmark.py --sections solvers` with `benchmark_regression.py`.
+Figure 3 is `kernels.py`, and figure 7 `benchmark.py --sections solvers` with `regression.py`.
 
 His data are not published; ours are drawn by a fixed seed to show what he shows.
 
@@ -269,7 +269,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=100, help="per chain, of 2, for figure 5 (default 100)")
     parser.add_argument("--jobs", type=int, default=None, help="threads (default: all cores)")
-    parser.add_argument("--output", default=str(Path(__file__).parent / "pictures" / "mackay.png"))
+    parser.add_argument("--output", default=str(Path(__file__).parents[1] / "pictures" / "mackay.png"))
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""The model of Kim & Ghahramani (2006), for `reproduce_kim_ghahramani.py`.
+"""The model of Kim & Ghahramani (2006), for `kim_ghahramani.py`.
 
 p(y | f) = ε + (1 - 2ε) H(y f), a step behind which a label is wrong with probability ε, and the covariance
 

@@ -8,9 +8,9 @@ MAP and HMC are of the softmax with Laplace's approximation, as in the papers; E
 probit with expectation propagation, and EP-rest of binary expectation propagation, each class against the rest, with
 probabilities divided by their sum.
 
-    python scripts/reproduce_glass.py                          MAP, one-vs-rest and a forest in 3 repeats, HMC in 1
-    python scripts/reproduce_glass.py --data thyroid --repeats 1
-    python scripts/reproduce_glass.py --keep DIR               each fold's probabilities are kept, and not made again
+    python -m scripts.papers.glass                          MAP, one-vs-rest and a forest in 3 repeats, HMC in 1
+    python -m scripts.papers.glass --data thyroid --repeats 1
+    python -m scripts.papers.glass --keep DIR               each fold's probabilities are kept, and not made again
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ with the probit likelihood, they report the average information about a test lab
 as 0.68 bits for Laplace and 0.91 for EP.  What differs here:
 
     theirs  cross-validation over all rows, hyperparameters at the maximum of the evidence
-    ours    the splits, inputs, kernel and priors of `reproduce_barber_williams.py`: 80 rows to train and 120 to test,
+    ours    the splits, inputs, kernel and priors of `barber_williams.py`: 80 rows to train and 120 to test,
             ten stratified splits, one length scale per input; hyperparameters averaged by HMC and, closer to theirs, at
             the maximum of their posterior density
 
@@ -23,11 +23,11 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-from reproduce_barber_williams import KERNEL, Split, crabs_splits, errors
 from sklearn.metrics import log_loss
 
 from hmcgp import Model, diagnostics, find_map, predict, sample
 from hmcgp.samplers import HMC
+from scripts.papers.barber_williams import KERNEL, Split, crabs_splits, errors
 
 TARGET = 0.75  # log loss of EP + HMC over that of Laplace + HMC, both probit: at most
 METHODS = {  # likelihood, evidence

@@ -21,13 +21,13 @@ import argparse
 from typing import Any, NamedTuple
 
 import numpy as np
-from reproduce_barber_williams import Split, errors
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from hmcgp import Model, datasets, find_map, predict, sample
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import Kernel, NeuralNetwork, SquaredExponential
+from scripts.papers.barber_williams import Split, errors
 
 KERNELS: dict[str, Kernel] = {"Gaussian": SquaredExponential(), "arcsine": NeuralNetwork()}
 METHODS = ("naive", "tap")
