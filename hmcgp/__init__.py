@@ -9,26 +9,13 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from hmcgp import (
-    brackets,
-    datasets,
-    diagnostics,
-    errors,
-    evidence,
-    kernels,
-    label_noise,
-    likelihoods,
-    loo,
-    plots,
-    predict,
-    priors,
-    samplers,
-)
-from hmcgp.compare import EvidenceComparison, compare_evidence
+from hmcgp import datasets, errors, evidence, kernels, likelihoods, plots, priors, samplers
 from hmcgp.estimators import GPClassifier, GPRegressor
+from hmcgp.estimators.comparison import EvidenceComparison, compare_evidence
 from hmcgp.model import Model
-from hmcgp.modes import find_modes
-from hmcgp.optimize import find_map
+from hmcgp.optimize import find_map, find_modes
+from hmcgp.posterior import evidence_bounds, label_noise, leave_one_out, predict
+from hmcgp.reporting import diagnostics
 from hmcgp.samplers import sample
 
 try:
@@ -41,18 +28,18 @@ __all__ = [
     "GPClassifier",
     "GPRegressor",
     "Model",
-    "brackets",
     "compare_evidence",
     "datasets",
     "diagnostics",
     "errors",
     "evidence",
+    "evidence_bounds",
     "find_map",
     "find_modes",
     "kernels",
     "label_noise",
+    "leave_one_out",
     "likelihoods",
-    "loo",
     "plots",
     "predict",
     "priors",

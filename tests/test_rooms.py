@@ -1,4 +1,4 @@
-"""Who may know whom: the imports of every module, held to the table of rooms."""
+"""Who may import whom: one list of rooms, and every import held to it."""
 
 from __future__ import annotations
 
@@ -9,46 +9,43 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "hmcgp"
 
-FORBIDDEN = {
-    "_interrupts": "*",
-    "linalg": "*",
-    "quadrature": "*",
-    "mixture": "*",
-    "basis": "*",
-    "_files": "*",
-    "_fingerprint": "*",
-    "_locks": ["_fingerprint", "kernels", "likelihoods", "priors", "evidence", "model", "samplers", "estimators"],
-    "_memory": ["kernels", "likelihoods", "priors", "evidence", "model", "samplers", "predict", "optimize"],
-    "pairs": ["kernels", "priors", "transforms", "model", "samplers", "predict", "optimize", "estimators"],
-    "parameters": ["kernels", "likelihoods", "priors", "transforms", "evidence", "model", "samplers"],
-    "hyperprior": ["kernels", "likelihoods", "evidence", "model", "samplers", "predict", "optimize"],
-    "kernels": ["likelihoods", "_likelihood_core", "priors", "transforms", "evidence", "model", "samplers"],
-    "likelihoods": ["kernels", "priors", "evidence", "model", "samplers"],
-    "evidence": ["kernels", "priors", "transforms", "samplers", "model", "predict", "optimize"],
-    "priors": ["kernels", "likelihoods", "evidence", "model", "samplers"],
-    "samplers": ["kernels", "evidence", "likelihoods", "priors", "model", "predict", "estimators"],
-    "optimize": ["kernels", "evidence", "likelihoods", "priors", "model", "predict", "estimators"],
-    "modes": ["kernels", "evidence", "likelihoods", "priors", "model", "predict", "estimators"],
-    "model": ["samplers", "optimize", "predict", "estimators", "export", "diagnostics", "plots", "arviz", "matplotlib"],
-    "predict": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
-    "online": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
-    "brackets": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
-    "loo": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
-    "label_noise": ["samplers", "optimize", "estimators", "export", "plots", "arviz", "matplotlib"],
-    "compare": ["kernels", "likelihoods", "model", "predict", "samplers", "export", "plots", "arviz", "matplotlib"],
-    "plots": ["linalg", "likelihoods", "quadrature", "evidence", "model", "optimize", "predict", "numba"],
-    "export": ["linalg", "likelihoods", "quadrature", "evidence", "model", "optimize", "predict", "numba"],
-    "saving": ["kernels", "priors", "likelihoods", "evidence", "model", "samplers", "predict", "estimators", "pickle"],
-    "_encoding": ["kernels", "priors", "likelihoods", "evidence", "model", "samplers", "estimators", "pickle"],
-    "_conformity": "*",
-    "diagnostics": ["linalg", "kernels", "likelihoods", "evidence", "model", "optimize", "predict", "numba"],
-}  # fmt: skip
-LEAVES = {"_typing", "errors"}  # what "*" still allows
+# A room imports only itself and rooms above it.
+ROOMS = [
+    "errors",
+    "runtime",
+    "numerics",
+    "parameters",
+    "priors",
+    "kernels",
+    "likelihoods",
+    "evidence",
+    "model",
+    "samplers",
+    "optimize",
+    "posterior",
+    "reporting",
+    "plots",
+    "estimators",
+    "datasets",
+]
+# What a room above must not know all the same.
+STRANGERS = {
+    "kernels": ["priors"],
+    "likelihoods": ["kernels", "priors"],
+    "evidence": ["kernels", "priors"],
+    "samplers": ["kernels", "likelihoods", "evidence", "priors", "model"],
+    "optimize": ["kernels", "likelihoods", "evidence", "priors", "model"],
+    "posterior": ["samplers", "optimize"],
+    "reporting": ["kernels", "likelihoods", "evidence", "model", "optimize", "posterior"],
+    "plots": ["numerics", "kernels", "likelihoods", "evidence", "model", "samplers", "optimize", "posterior"],
+    "datasets": ["kernels", "likelihoods", "evidence", "model", "samplers", "posterior", "reporting", "estimators"],
+}
+# Libraries that only some rooms may load.
+LIBRARIES = {"arviz": ["runtime"], "matplotlib": ["runtime", "plots"], "numba": ["numerics", "kernels", "evidence"]}
 
 
-def modules(room):
-    folder = PACKAGE / room
-    return sorted(folder.glob("*.py")) if folder.is_dir() else [PACKAGE / f"{room}.py"]
+def rooms_of(imports):
+    return {name.split(".")[1] for name in imports if name.startswith("hmcgp.")}
 
 
 def run_time_imports(tree):
@@ -61,33 +58,47 @@ def run_time_imports(tree):
         yield from run_time_imports(node)
 
 
-def rooms_known(path):
-    """First names below hmcgp, or of other packages, that a module imports."""
+def modules_known(path):
+    """Full names of what a module imports at run time."""
     known = set()
     for node in run_time_imports(ast.parse(path.read_text())):
         names = [a.name for a in node.names]
-        if isinstance(node, ast.Import):
-            full = names
-        else:
-            full = [f"{node.module}.{n}" for n in names] if node.module == "hmcgp" else [node.module]
-        for name in full:
-            parts = name.split(".")
-            known.add(parts[1] if parts[0] == "hmcgp" and len(parts) > 1 else parts[0])
+        known.update(names if isinstance(node, ast.Import) else [f"{node.module}.{n}" for n in names])
     return known
 
 
-@pytest.mark.parametrize("room", FORBIDDEN)
-def test_a_room_does_not_know_what_it_must_not(room):
-    for path in modules(room):
-        known = rooms_known(path)
-        if FORBIDDEN[room] == "*":
-            ours = {p.stem for p in PACKAGE.iterdir()} - LEAVES - {room}
-            assert not known & ours, f"{path.name} imports {known & ours}"
-        else:
-            assert not known & set(FORBIDDEN[room]), f"{path.name} imports {known & set(FORBIDDEN[room])}"
+def files(room):
+    folder = PACKAGE / room
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [PACKAGE / f"{room}.py"]
+
+
+def test_every_module_is_in_a_room():
+    found = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p.is_dir() and (p / "__init__.py").exists())}
+    assert found - {"__init__"} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_rooms_above_it(room):
+    below = set(ROOMS[ROOMS.index(room) + 1 :]) | set(STRANGERS.get(room, []))
+    for path in files(room):
+        wrong = rooms_of(modules_known(path)) & below
+        assert not wrong, f"{path.relative_to(PACKAGE)} imports {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_libraries_stay_where_they_are_used(library):
+    for room in set(ROOMS) - set(LIBRARIES[library]):
+        for path in files(room):
+            known = {name.split(".")[0] for name in modules_known(path)}
+            assert library not in known, f"{path.relative_to(PACKAGE)} imports {library}"
+
+
+def test_the_map_for_contributors_lists_the_rooms_in_this_order():
+    lines = (PACKAGE / "README.md").read_text().splitlines()
+    assert [line.split("`")[1] for line in lines if line.startswith("| `")] == ROOMS
 
 
 def test_the_reader_of_imports_sees_them(tmp_path):
     path = tmp_path / "x.py"
     path.write_text("import arviz\nfrom hmcgp import priors\ndef f():\n    from hmcgp.model import Model\n")
-    assert rooms_known(path) == {"arviz", "priors", "model"}
+    assert modules_known(path) == {"arviz", "hmcgp.priors", "hmcgp.model.Model"}

@@ -8,7 +8,7 @@ of every file.
 
 from __future__ import annotations
 
-from hmcgp.datasets._classification import (
+from hmcgp.datasets.classification import (
     load_breast_cancer,
     load_crabs,
     load_glass,
@@ -16,8 +16,8 @@ from hmcgp.datasets._classification import (
     load_pima,
     load_thyroid,
 )
-from hmcgp.datasets._regression import load_co2, load_concrete, load_motorcycle, load_yacht
-from hmcgp.datasets._user_files import load_heart, load_sonar
+from hmcgp.datasets.regression import load_co2, load_concrete, load_motorcycle, load_yacht
+from hmcgp.datasets.user_files import load_heart, load_sonar
 
 __all__ = [
     "load_breast_cancer",

@@ -17,21 +17,21 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from hmcgp import brackets, label_noise, predict
-from hmcgp._checks import lowered
-from hmcgp._columns import plain_targets
-from hmcgp._fingerprint import table_identity
-from hmcgp._random import RandomStateLike
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-from hmcgp.estimators._base import GaussianProcess
-from hmcgp.estimators._inputs import validated
-from hmcgp.estimators._warnings import warn_about_copies
-from hmcgp.estimators._weights import class_weights
+from hmcgp.estimators.base import GaussianProcess
+from hmcgp.estimators.columns import plain_targets
+from hmcgp.estimators.settings import validated
+from hmcgp.estimators.table_warnings import warn_about_copies
+from hmcgp.estimators.weights import class_weights
 from hmcgp.evidence import EvidenceProvider, MultinomialEP, SoftmaxLaplace
 from hmcgp.kernels import Kernel, SquaredExponential
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Classes, Likelihood, MultinomialProbit, Softmax
+from hmcgp.posterior import evidence_bounds, label_noise, predict
+from hmcgp.runtime.checks import lowered
+from hmcgp.runtime.fingerprint import table_identity
+from hmcgp.runtime.random import RandomStateLike
+from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Sampler
 
 _OF_CODES = ("softmax", "multinomial_probit")
@@ -308,7 +308,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         """
         return predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
 
-    def evidence_bounds(self) -> brackets.EvidenceBounds:
+    def evidence_bounds(self) -> evidence_bounds.EvidenceBounds:
         """Lower and upper bound on the log evidence of each draw, whatever `evidence` the fit was made with.
 
         Their distance says how far the evidence of any approximation can be off; for the logistic likelihood only.
@@ -320,7 +320,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
             `predict_draws`).
         """
         draws = self._kept_draws()
-        return brackets.evidence_bounds(self.model_, draws, n_jobs=self.n_jobs)
+        return evidence_bounds.evidence_bounds(self.model_, draws, n_jobs=self.n_jobs)
 
     def label_noise(self) -> Array:
         """Posterior probability that each training label is wrong, averaged over the draws.

@@ -9,18 +9,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from hmcgp._checks import lowered
-from hmcgp._fingerprint import table_identity
-from hmcgp._random import RandomStateLike
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-from hmcgp.estimators._base import GaussianProcess
-from hmcgp.estimators._numbers import NumbersMixin
-from hmcgp.estimators._outputs import checked_table, learn_scaling, more_targets
+from hmcgp.estimators.base import GaussianProcess
+from hmcgp.estimators.numbers import NumbersMixin
+from hmcgp.estimators.outputs import checked_table, learn_scaling, more_targets
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
-from hmcgp.online import GrowingModel
+from hmcgp.model import GrowingModel
+from hmcgp.runtime.checks import lowered
+from hmcgp.runtime.fingerprint import table_identity
+from hmcgp.runtime.random import RandomStateLike
+from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Sampler
 
 

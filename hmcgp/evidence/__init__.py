@@ -2,12 +2,9 @@
 
 from hmcgp.evidence.base import Evidence, EvidenceProvider, Posterior
 from hmcgp.evidence.bounds import LowerBound, UpperBound
-from hmcgp.evidence.ep import EP
+from hmcgp.evidence.ep import EP, TAP, MultinomialEP, NaiveMeanField
 from hmcgp.evidence.exact import Exact
-from hmcgp.evidence.laplace import Laplace
-from hmcgp.evidence.meanfield import TAP, NaiveMeanField
-from hmcgp.evidence.multinomial import MultinomialEP
-from hmcgp.evidence.softmax import SoftmaxLaplace
+from hmcgp.evidence.laplace import Laplace, SoftmaxLaplace
 
 __all__ = [
     "EP",

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple, Protocol
 
-from hmcgp._typing import Array
 from hmcgp.likelihoods import Likelihood
+from hmcgp.runtime.typing import Array
 
 
 class Posterior(Protocol):

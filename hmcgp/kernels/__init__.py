@@ -1,11 +1,10 @@
 """Covariance functions and the ways to combine them."""
 
-from hmcgp.basis import RadialBasis
 from hmcgp.kernels.additive import Additive, LocallyLinear
+from hmcgp.kernels.algebra import On, Product, Scaled, Sum
 from hmcgp.kernels.base import Kernel, Parameter, parameter
 from hmcgp.kernels.categorical import Categorical
 from hmcgp.kernels.checking import check_gradient
-from hmcgp.kernels.combined import On, Product, Scaled, Sum
 from hmcgp.kernels.compact import Spherical, Triangle
 from hmcgp.kernels.coregional import Coregional
 from hmcgp.kernels.derived import WithDerivatives
@@ -15,6 +14,7 @@ from hmcgp.kernels.nonstationary import Constant, Linear, Polynomial, White, Wie
 from hmcgp.kernels.separable import ExponentialPower, Periodic
 from hmcgp.kernels.stationary import Matern, RationalQuadratic, SquaredExponential
 from hmcgp.kernels.transformed import Embedded, Rescaled, SinhArcsinh, Warped
+from hmcgp.numerics.basis import RadialBasis
 
 __all__ = [
     "Additive",

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Kernel, Parameter, Pullback
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

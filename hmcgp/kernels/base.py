@@ -33,9 +33,10 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-from hmcgp.parameters import Parameter, Parametric, Value, bound_value, parameter
+from hmcgp.parameters import Parameter, parameter
+from hmcgp.parameters.declaration import Parametric, Value, bound_value
+from hmcgp.runtime.typing import Array
 
 __all__ = [
     "Kernel",
@@ -113,7 +114,7 @@ class Kernel(Parametric, ABC):
     # -- the algebra -------------------------------------------------------------------------------------------------
 
     def __add__(self, other: Kernel) -> Kernel:
-        from hmcgp.kernels.combined import Sum
+        from hmcgp.kernels.algebra import Sum
 
         if not isinstance(other, Kernel):
             raise TypeError(f"only kernels can be added; got {other!r}. A constant offset is Constant(variance).")
@@ -126,7 +127,7 @@ class Kernel(Parametric, ABC):
         return self
 
     def __mul__(self, other: Kernel | Value) -> Kernel:
-        from hmcgp.kernels.combined import Product, Scaled
+        from hmcgp.kernels.algebra import Product, Scaled
 
         return Product(self, other) if isinstance(other, Kernel) else Scaled(self, other)
 
@@ -141,7 +142,7 @@ class Kernel(Parametric, ABC):
         columns : int, str, or sequence of them
             Positions, or names when the inputs are a DataFrame.
         """
-        from hmcgp.kernels.combined import On
+        from hmcgp.kernels.algebra import On
 
         chosen: tuple[Any, ...] = tuple(columns) if isinstance(columns, list | tuple | np.ndarray) else (columns,)
         if not all(isinstance(c, str | Integral) and not isinstance(c, bool | np.bool_) for c in chosen):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
-from hmcgp._typing import Array
 from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, check_columns, parameter, transposed
+from hmcgp.numerics.compiled import compiled
+from hmcgp.runtime.typing import Array
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _exponents(Z: Array, Z2: Array, weight: Array) -> Array:
     """-Σ_k weight_k [z_k ≠ z'_k] between the n columns of Z and the m columns of Z2, of shape (n, m)."""
     n, m = Z.shape[1], Z2.shape[1]
@@ -23,7 +23,7 @@ def _exponents(Z: Array, Z2: Array, weight: Array) -> Array:
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _pull_back(S: Array, Z: Array) -> Array:
     """Σ_ij S_ij [z_ik ≠ z_jk] for each input k, from the lower triangle of a symmetric S."""
     d, n = Z.shape

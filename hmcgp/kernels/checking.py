@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Kernel, Parameter
-from hmcgp.parameters import POSITIVE, REAL
+from hmcgp.parameters.declaration import POSITIVE, REAL
+from hmcgp.runtime.typing import Array
 
 
 class GradientCheck(NamedTuple):

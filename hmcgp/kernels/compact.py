@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hmcgp._typing import Array
-from hmcgp.kernels import _radial_core as radial
 from hmcgp.kernels.base import Parameter, check_inputs
+from hmcgp.kernels.compiled import radial
 from hmcgp.kernels.stationary import Radial
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

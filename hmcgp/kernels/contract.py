@@ -20,11 +20,11 @@ from typing import NoReturn
 
 import numpy as np
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Kernel, Pullback
 from hmcgp.kernels.per_class import PerClass
-from hmcgp.linalg import least_diagonal
+from hmcgp.numerics.lapack import least_diagonal
+from hmcgp.runtime.typing import Array
 
 _FLOAT = np.dtype(np.float64)
 _ROUNDING = 1e-8  # of the trace: an eigenvalue, variance or asymmetry that rounding may leave

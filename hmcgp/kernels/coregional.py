@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
+from hmcgp.kernels.algebra import On, Product, Scaled, Sum
 from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
-from hmcgp.kernels.combined import On, Product, Scaled, Sum
 from hmcgp.kernels.transformed import _Wrapped
-from hmcgp.parameters import REAL
+from hmcgp.parameters.declaration import REAL
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels import _stationary_core as core
 from hmcgp.kernels.base import Kernel, Pullback, bound_value
+from hmcgp.kernels.compiled import stationary as core
 from hmcgp.kernels.stationary import Matern, SquaredExponential, Stationary
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp._typing import Array
-from hmcgp.basis import Basis, basis_names, basis_values
-from hmcgp.kernels import _gibbs_core as core
 from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, check_columns, parameter, transposed
-from hmcgp.parameters import REAL
+from hmcgp.kernels.compiled import gibbs as core
+from hmcgp.numerics.basis import Basis, basis_names, basis_values
+from hmcgp.parameters.declaration import REAL
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp._typing import Array
-from hmcgp.kernels import _neural_core as core
 from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.kernels.compiled import neural as core
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

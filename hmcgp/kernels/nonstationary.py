@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp._checks import check_count
-from hmcgp._typing import Array
 from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, bound_value, check_inputs, parameter
+from hmcgp.runtime.checks import check_count
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from hmcgp._checks import refuse_class
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Kernel, Parameter, Pullback
+from hmcgp.runtime.checks import refuse_class
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp._typing import Array
-from hmcgp.kernels import _power_core as power_core
-from hmcgp.kernels import _stationary_core as core
 from hmcgp.kernels.base import Parameter, Pullback, Value, bound_value, check_columns, parameter
+from hmcgp.kernels.compiled import power as power_core
+from hmcgp.kernels.compiled import stationary as core
 from hmcgp.kernels.stationary import Stationary
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels import _radial_core as radial
-from hmcgp.kernels import _stationary_core as core
 from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, check_columns, parameter
+from hmcgp.kernels.compiled import radial
+from hmcgp.kernels.compiled import stationary as core
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from hmcgp._typing import Array
-from hmcgp.basis import Basis, basis_names, basis_values
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, bound_value, parameter
-from hmcgp.parameters import REAL
+from hmcgp.numerics.basis import Basis, basis_names, basis_values
+from hmcgp.parameters.declaration import REAL
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

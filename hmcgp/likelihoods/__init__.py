@@ -19,9 +19,9 @@ prior is a question, inferred together with the kernel's.
 from __future__ import annotations
 
 from hmcgp.likelihoods.base import Derivatives, Likelihood
-from hmcgp.likelihoods.classes import Classes, MultinomialProbit, Softmax
-from hmcgp.likelihoods.labels import LabelNoise, Logistic, Probit
+from hmcgp.likelihoods.binary import LabelNoise, Logistic, Probit
 from hmcgp.likelihoods.numbers import Gaussian, NoisyNumbers, OutputNoise, VaryingNoise
+from hmcgp.likelihoods.several_classes import Classes, MultinomialProbit, Softmax
 
 __all__ = [
     "Classes",

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.special import logsumexp
 
-from hmcgp._likelihood_core import likelihood_terms
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-from hmcgp.parameters import Parametric
+from hmcgp.likelihoods.terms import likelihood_terms
+from hmcgp.parameters.declaration import Parametric
+from hmcgp.runtime.typing import Array
 
 _TINY = np.finfo(float).tiny
 _REACH, _NODES = 9.0, 721  # of an integral over a Gaussian: standard deviations, and points

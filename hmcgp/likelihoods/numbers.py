@@ -15,11 +15,12 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp._typing import Array
-from hmcgp.basis import Basis, basis_names, basis_values
 from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods.base import Derivatives, Likelihood
-from hmcgp.parameters import REAL, Value, bound_value, parameter
+from hmcgp.numerics.basis import Basis, basis_names, basis_values
+from hmcgp.parameters import parameter
+from hmcgp.parameters.declaration import REAL, Value, bound_value
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)

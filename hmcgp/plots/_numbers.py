@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import _style as style
 from hmcgp.plots._result import check_prob, input_names, inputs_of, named_like_fit, range_of, require, widened
+from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

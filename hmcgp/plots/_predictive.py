@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import _style as style
 from hmcgp.plots._numbers import Regressor, numbers_1d, numbers_2d
@@ -25,6 +24,7 @@ from hmcgp.plots._result import (
     target_label,
     widened,
 )
+from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

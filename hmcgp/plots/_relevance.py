@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import _style as style
 from hmcgp.plots._result import Sampled, check_prob, require
+from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

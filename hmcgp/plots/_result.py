@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
+from hmcgp.runtime.typing import Array
 
 _MARGIN = 0.06  # of the range of the data, on each side
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp import diagnostics
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import _style as style
 from hmcgp.plots._result import Sampled, require
+from hmcgp.reporting import diagnostics
+from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

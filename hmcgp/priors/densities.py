@@ -10,7 +10,7 @@
                                - log B(alpha, beta) - log b                                      0 < x < b
 
 Supports are open: the log density is -inf at an edge and outside, with derivative 0, and no warning is given.
-`Prior.transform` names the map onto the whole line that suits the support (`hmcgp.transforms`).
+`Prior.transform` names the map onto the whole line that suits the support (`hmcgp.parameters.transforms`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import betaln, gammaln
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-from hmcgp.transforms import Identity, Log, Logit, Transform
+from hmcgp.parameters.transforms import Identity, Log, Logit, Transform
+from hmcgp.runtime.typing import Array
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _SMALL, _LARGE = 1e-100, 1e100

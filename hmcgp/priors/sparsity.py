@@ -5,7 +5,7 @@ half-Cauchy too.  Where data say little, τ is small and all inputs are switched
 few that matter escape.
 
 Sampled as a hierarchy, τ would be one more coordinate, correlated with all length scales.  Here it is integrated out by
-quadrature (`_sparsity_core`): no further coordinate, and a smooth density of u with tails e^-|u|.  `logpdf` and the
+quadrature (`sparsity_terms`): no further coordinate, and a smooth density of u with tails e^-|u|.  `logpdf` and the
 like then concern all values together: the entries they return add up to the joint log density, in equal shares.
 """
 
@@ -17,10 +17,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from hmcgp._typing import Array
-from hmcgp.priors._sparsity_core import log_density
+from hmcgp.parameters.transforms import Log, Transform
 from hmcgp.priors.densities import Prior
-from hmcgp.transforms import Log, Transform
+from hmcgp.priors.sparsity_terms import log_density
+from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True, repr=False)

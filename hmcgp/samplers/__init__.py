@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from hmcgp.samplers.chain import Sampler
+from hmcgp.numerics.density import Evaluation, Target
+from hmcgp.samplers.chains.chain import Sampler
+from hmcgp.samplers.chains.run import sample
 from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.integrators import State, leapfrog
 from hmcgp.samplers.jumps import JumpingHMC, Modes
 from hmcgp.samplers.metropolis import Metropolis
 from hmcgp.samplers.nuts import NUTS
-from hmcgp.samplers.run import sample
 from hmcgp.samplers.trace import Info, JumpInfo, Trace, TreeInfo
-from hmcgp.target import Evaluation, Target
 
 __all__ = [
     "HMC",

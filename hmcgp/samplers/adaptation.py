@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from hmcgp._typing import Array
+from hmcgp.numerics.density import Target
+from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import State, leapfrog
 from hmcgp.samplers.metric import Metric, as_metric, end_energy, kinetic_energy, sample_momentum
-from hmcgp.target import Target
 
 # g, t0 and k.  With the g = 0.05 of Hoffman & Gelman one rejection at t = 50 makes the next step six times shorter; as
 # acceptance is concave in log e, the average of such steps is too short (61-dimensional Gaussian: 0.87 for a* = 0.8)

@@ -6,21 +6,14 @@ from math import inf
 
 import numpy as np
 
-from hmcgp._checks import check_between, check_flag
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
-from hmcgp.samplers.adaptation import (
-    Tuning,
-    adapt,
-    build_schedule,
-    find_step_size,
-    start_dual_average,
-    start_welford,
-)
+from hmcgp.numerics.density import Target
+from hmcgp.runtime.checks import check_between, check_flag
+from hmcgp.runtime.typing import Array
+from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, find_step_size, start_dual_average, start_welford
 from hmcgp.samplers.integrators import State
 from hmcgp.samplers.metric import Metric, as_metric
 from hmcgp.samplers.trace import AnyInfo
-from hmcgp.target import Target
 
 DENSE_UP_TO = 30  # dimensions; a dense metric costs nothing there against an evaluation of the target
 

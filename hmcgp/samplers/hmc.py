@@ -17,14 +17,14 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hmcgp._checks import check_between, check_count
-from hmcgp._typing import Array
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.runtime.checks import check_between, check_count
+from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.hamiltonian import Hamiltonian, check_positive
 from hmcgp.samplers.integrators import State, init, leapfrog
 from hmcgp.samplers.metric import Metric, end_energy, kinetic_energy, sample_momentum
 from hmcgp.samplers.trace import Info
-from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
 
 __all__ = ["HMC", "Info", "State", "build_step", "init"]
 

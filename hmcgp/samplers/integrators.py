@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hmcgp._interrupts import defer_interrupts
-from hmcgp._typing import Array
 from hmcgp.errors import HmcgpError
+from hmcgp.numerics.density import Evaluation, Target
+from hmcgp.runtime.interrupts import defer_interrupts
+from hmcgp.runtime.typing import Array
 from hmcgp.samplers.metric import velocity
-from hmcgp.target import Evaluation, Target
 
 FAR = 1e100
 

@@ -23,14 +23,14 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import softmax
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.runtime.typing import Array
 from hmcgp.samplers import hmc
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.integrators import State, evaluate
 from hmcgp.samplers.metric import Metric, as_metric
 from hmcgp.samplers.trace import Info, JumpInfo
-from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
 
 DEGREES = 5.0  # of freedom of the t: tails that p does not outweigh
 EVENLY = 0.05  # share of the proposals that goes to all modes alike, should Laplace's shares be wrong

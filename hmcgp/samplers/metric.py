@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
+from hmcgp.runtime.typing import Array
 
 
 class Metric(NamedTuple):

@@ -15,13 +15,13 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from hmcgp._typing import Array
 from hmcgp.errors import InvalidInput
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, start_dual_average, start_welford
 from hmcgp.samplers.integrators import State, evaluate, init
 from hmcgp.samplers.metric import Metric, apply, as_metric
 from hmcgp.samplers.trace import AnyInfo, Info
-from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
 
 __all__ = ["Info", "Metropolis", "State", "build_step", "init"]
 

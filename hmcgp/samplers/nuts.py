@@ -22,14 +22,14 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hmcgp._checks import check_count
-from hmcgp._typing import Array
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.runtime.checks import check_count
+from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.hamiltonian import Hamiltonian
 from hmcgp.samplers.integrators import State, init, leapfrog
 from hmcgp.samplers.metric import Metric, kinetic_energy, sample_momentum, velocity
 from hmcgp.samplers.trace import TreeInfo as Info
-from hmcgp.target import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
 
 __all__ = ["NUTS", "Info", "State", "build_step", "init"]
 

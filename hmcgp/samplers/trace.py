@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp._typing import Array
+from hmcgp.runtime.typing import Array
 
 
 class Info(NamedTuple):

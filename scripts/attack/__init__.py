@@ -1,8 +1,8 @@
 """An attack on the package's promises: random models, fits, damaged files and interrupts, each case from its seed.
 
-    python scripts/attack                                           everything: about 25 minutes on two cores
-    python scripts/attack --sections models files --files 100 --seed 7
-    python scripts/attack --replay fits:0:17                        one case again, told in full
+    python -m scripts.attack                                           everything: about 25 minutes on two cores
+    python -m scripts.attack --sections models files --files 100 --seed 7
+    python -m scripts.attack --replay fits:0:17                        one case again, told in full
 
 Case i of a section depends on --seed and i alone, so that what broke a promise can be replayed.
 

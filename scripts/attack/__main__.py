@@ -1,10 +1,8 @@
-"""Run the attack: `python scripts/attack`."""
+"""Run the attack: `python -m scripts.attack`."""
 
 import sys
-from pathlib import Path
+
+from scripts.attack.program import main
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from attack.program import main
-
     sys.exit(main())

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from hmcgp import GPClassifier, GPRegressor, find_map
-from hmcgp.modes import find_modes
-from hmcgp.samplers import checkpoint as checkpoints
-from hmcgp.samplers.chain import Record
+from hmcgp.optimize import find_modes
+from hmcgp.samplers.chains import checkpoint as checkpoints
+from hmcgp.samplers.chains.chain import Record
 
 COLD = 3.0  # seconds in which a first fit may be interrupted while compiled code is loaded
 HANGS = 300.0  # seconds for one task; then all threads are shown, and the process ends
@@ -249,7 +249,7 @@ def main() -> None:
     """Do tasks until stdin ends."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever this process has inherited
     for name, value in {"INTERVAL": 0.05, "SHARE": 1.0}.items():  # checkpoints that are written often
-        assert hasattr(checkpoints, name), f"hmcgp.samplers.checkpoint.{name} is gone"
+        assert hasattr(checkpoints, name), f"hmcgp.samplers.chains.checkpoint.{name} is gone"
         setattr(checkpoints, name, value)
     progress.watch()
     while line := sys.stdin.readline():

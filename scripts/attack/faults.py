@@ -13,7 +13,7 @@ from hmcgp import GPClassifier
 from hmcgp.kernels import Matern, SquaredExponential
 
 if TYPE_CHECKING:
-    from attack.fits import Fit
+    from scripts.attack.fits import Fit
 
 
 class Fault(NamedTuple):

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from attack import damage
-from attack.cases import Case
-from attack.fits import equal, predictions, same_draws
-from attack.trees import chance, pick
 from hmcgp import GPClassifier, GPRegressor
 from hmcgp.errors import InvalidInput
+from scripts.attack import damage
+from scripts.attack.cases import Case
+from scripts.attack.fits import equal, predictions, same_draws
+from scripts.attack.trees import chance, pick
 
 SOON = 5.0  # seconds of processor time in which a file of a few kilobytes is read or refused
 QUICK = {"tune": 20, "chains": 2, "n_jobs": 1, "random_state": 3, "progressbar": False}

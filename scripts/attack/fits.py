@@ -14,12 +14,12 @@ import pandas as pd
 import sklearn
 
 import hmcgp
-from attack import faults, trees
-from attack.cases import Case
-from attack.trees import chance, pick
 from hmcgp import GPClassifier, GPRegressor
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import Constant, Linear, Matern, SquaredExponential, White
+from scripts.attack import faults, trees
+from scripts.attack.cases import Case
+from scripts.attack.trees import chance, pick
 
 PACKAGE, SKLEARN = str(Path(hmcgp.__file__).parent), str(Path(sklearn.__file__).parent)
 SAMPLERS = [None, "hmc", "nuts", "metropolis", "map", "jumps"]

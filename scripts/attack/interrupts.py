@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attack.cases import Case
-from attack.trees import Rng, chance, pick
+from scripts.attack.cases import Case
+from scripts.attack.trees import Rng, chance, pick
 
 TASKS_EACH = 8  # before a child is replaced
 ACTIONS = ["fit", "fit", "fit", "fit", "predict", "loo", "find_map", "find_modes"]
@@ -28,11 +28,11 @@ class Child:
     """A process that does tasks."""
 
     def __init__(self, *, aloud: bool = False) -> None:
-        scripts = str(Path(__file__).parents[1])
-        paths = [scripts, *(p for p in sys.path if p)]  # the child sees what we see
+        root = str(Path(__file__).parents[2])
+        paths = [root, *(p for p in sys.path if p)]  # the child sees what we see
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by `end`
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "attack.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "scripts.attack.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             stderr=None if aloud else self.errors, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
         )  # fmt: skip
         self.tasks = 0

@@ -6,16 +6,16 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-import stress
 
-from attack import trees
-from attack.cases import Case
-from attack.trees import chance, pick
 from hmcgp import Model
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import EP, Exact, UpperBound
 from hmcgp.likelihoods import Gaussian, LabelNoise, OutputNoise, VaryingNoise
-from hmcgp.pairs import PROVIDERS
+from hmcgp.model.compatibility import PROVIDERS
+from scripts.attack import trees
+from scripts.attack.cases import Case
+from scripts.attack.trees import chance, pick
+from scripts.benchmarks import stress
 
 POINTS = 10  # evaluations of each model
 WARM = {"prior": 1e-8, "wide": 1e-6, "extreme": 1e-6}  # warm and cold agree so far, relative to the value, or to 1

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from attack.cases import Report, run_case
+from scripts.attack.cases import Report, run_case
 
 Run: TypeAlias = Callable[[str, int, int], Report]
 

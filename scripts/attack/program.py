@@ -7,10 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from attack import __doc__ as description
-from attack.cases import SECTIONS, Report, run_case
-from attack.models import POINTS
-from attack.pool import run_cases
+from scripts.attack import __doc__ as description
+from scripts.attack.cases import SECTIONS, Report, run_case
+from scripts.attack.models import POINTS
+from scripts.attack.pool import run_cases
 
 
 class Tally:

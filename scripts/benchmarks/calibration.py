@@ -29,9 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from hmcgp import Model, diagnostics, sample
+from hmcgp import Model, sample
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian, Likelihood, Logistic
+from hmcgp.reporting import diagnostics
 
 Array = NDArray[np.float64]
 Ranks = NDArray[np.int64]

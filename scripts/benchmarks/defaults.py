@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hmcgp import GPClassifier, Model, datasets, diagnostics, sample
+from hmcgp import GPClassifier, Model, datasets, sample
+from hmcgp.reporting import diagnostics
 from scripts.benchmarks.evidence import in_turns, verdict
 from scripts.papers import barber_williams as paper
 

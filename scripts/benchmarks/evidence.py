@@ -25,8 +25,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from hmcgp import Model, datasets, sample
 from hmcgp.kernels import SquaredExponential
+from hmcgp.numerics.quadrature import logistic_average
 from hmcgp.priors import LogNormal
-from hmcgp.quadrature import logistic_average
 from hmcgp.samplers import HMC
 
 KERNEL = SquaredExponential(LogNormal(-3.0, 3.0), LogNormal(1.5, 1.5), ard=True)

@@ -25,7 +25,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from hmcgp import Model, find_map, sample
 from hmcgp.evidence import Exact
 from hmcgp.kernels import SquaredExponential
-from hmcgp.linalg import cholesky_inplace
+from hmcgp.numerics.lapack import cholesky_inplace
 from hmcgp.samplers import HMC
 from scripts.benchmarks.evidence import in_turns, lapack_floor, peak_arrays, verdict
 

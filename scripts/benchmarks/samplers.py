@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hmcgp import _arviz, sample
+from hmcgp import sample
+from hmcgp.runtime import arviz_compat
 from scripts.benchmarks import contenders
 from scripts.papers import barber_williams as paper
 
@@ -120,7 +121,7 @@ def read(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def judge(draws: Any) -> dict[str, float]:
     columns = [draws[:, :, j] for j in range(draws.shape[2])]
-    return {"ess": min(map(_arviz.ess_bulk, columns)), "r_hat": max(map(_arviz.rhat, columns))}
+    return {"ess": min(map(arviz_compat.ess_bulk, columns)), "r_hat": max(map(arviz_compat.rhat, columns))}
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:

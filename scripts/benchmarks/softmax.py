@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hmcgp import Model, datasets, linalg
+from hmcgp import Model, datasets
+from hmcgp.numerics import lapack
 from scripts.benchmarks.evidence import KERNEL, in_turns, peak_arrays, theta_of, verdict
 
 N_ROWS, N_CLASSES = 190, 6
@@ -40,10 +41,10 @@ def time_calls(K: Any) -> tuple[dict[str, float], Callable[[], None]]:
     A = np.eye(len(K)) + 0.2 * K
     L, work, out = np.linalg.cholesky(A), np.empty_like(K), np.zeros_like(K)
     calls: dict[str, tuple[Any, Callable[[], Any]]] = {
-        "factor": (A, lambda: linalg.cholesky_inplace(work)),
-        "inverse": (L, lambda: linalg.inverse_from_cholesky_inplace(work)),
-        "couple": (K, lambda: linalg.triangular_solve_inplace(L, work, False)),
-        "square": (K, lambda: linalg.add_gram(0.5, work, out)),
+        "factor": (A, lambda: lapack.cholesky_inplace(work)),
+        "inverse": (L, lambda: lapack.inverse_from_cholesky_inplace(work)),
+        "couple": (K, lambda: lapack.triangular_solve_inplace(L, work, False)),
+        "square": (K, lambda: lapack.add_gram(0.5, work, out)),
     }
     best = dict.fromkeys(calls, np.inf)
 

@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hmcgp import Model, datasets
-from hmcgp._parallel import run_tasks
 from hmcgp.errors import NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, EvidenceProvider, Laplace, LowerBound, NaiveMeanField, UpperBound
 from hmcgp.kernels import SquaredExponential, White
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
+from hmcgp.runtime.parallel import run_tasks
 
 LOG_CONCAVE, LABEL_NOISE = 0.999, 0.98  # targets: shares that converge
 STEPS = (1e-3, 1e-2, 1e-4)  # of the differences, in u

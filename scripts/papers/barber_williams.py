@@ -23,9 +23,11 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.preprocessing import StandardScaler
 
-from hmcgp import Model, datasets, diagnostics, find_map, predict, sample
+from hmcgp import Model, datasets, find_map, sample
 from hmcgp.kernels import SquaredExponential
+from hmcgp.posterior import predict
 from hmcgp.priors import LogNormal
+from hmcgp.reporting import diagnostics
 from hmcgp.samplers import HMC, Metropolis, Trace
 
 KERNEL = SquaredExponential(LogNormal(-3.0, 3.0), LogNormal(1.5, 1.5), ard=True)

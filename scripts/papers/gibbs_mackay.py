@@ -20,8 +20,9 @@ import numpy as np
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
-from hmcgp import Model, brackets, find_map, predict, sample
+from hmcgp import Model, find_map, sample
 from hmcgp.kernels import SquaredExponential
+from hmcgp.posterior import evidence_bounds, predict
 from hmcgp.priors import LogNormal
 from hmcgp.samplers import HMC
 from scripts.papers.barber_williams import KERNEL, Split, crabs_splits, errors, line, pima
@@ -87,9 +88,9 @@ def toy(n: int = 100, seed: int = 0) -> Toy:
         toy_curve(grid),
         lower,
         upper,
-        np.ravel(brackets.evidence_bounds(model, theta)),
+        np.ravel(evidence_bounds.evidence_bounds(model, theta)),
         scales,
-        np.array(brackets.evidence_bounds(model, along)),
+        np.array(evidence_bounds.evidence_bounds(model, along)),
     )
 
 
@@ -125,7 +126,7 @@ def optimum(split: Split, n_restarts: int = 20, seed: int = 0) -> Optimum:
         log_loss(split.y_test, lower),
         log_loss(split.y_test, upper),
         found.restarts,
-        np.ravel(brackets.evidence_bounds(model, theta)),
+        np.ravel(evidence_bounds.evidence_bounds(model, theta)),
     )
 
 
@@ -134,7 +135,7 @@ class Sampled(NamedTuple):
 
     errors: int
     log_loss: float
-    bounds: brackets.EvidenceBounds  # of the draws that predictions average over
+    bounds: evidence_bounds.EvidenceBounds  # of the draws that predictions average over
 
 
 def sampled(split: Split, draws: int = 250, tune: int = 250, chains: int = 4, seed: int = 0) -> Sampled:
@@ -142,7 +143,7 @@ def sampled(split: Split, draws: int = 250, tune: int = 250, chains: int = 4, se
     trace = sample(model, HMC(), draws=draws, tune=tune, chains=chains, random_state=seed, progressbar=False)
     kept = predict.thin(trace.flat, 300)
     p = predict.probabilities(model, kept, split.X_test)
-    return Sampled(errors(p, split.y_test), log_loss(split.y_test, p), brackets.evidence_bounds(model, kept))
+    return Sampled(errors(p, split.y_test), log_loss(split.y_test, p), evidence_bounds.evidence_bounds(model, kept))
 
 
 # -- report ----------------------------------------------------------------------------------------------------------

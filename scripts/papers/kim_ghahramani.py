@@ -20,9 +20,11 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 
-from hmcgp import diagnostics, label_noise, predict, sample
-from hmcgp._parallel import resolve_n_jobs, run_tasks
-from hmcgp.datasets._user_files import HEART_VARIABLE
+from hmcgp import sample
+from hmcgp.datasets.user_files import HEART_VARIABLE
+from hmcgp.posterior import label_noise, predict
+from hmcgp.reporting import diagnostics
+from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
 from hmcgp.samplers import HMC
 from scripts.papers.barber_williams import Split, errors, line
 from scripts.papers.kim_ghahramani_data import (

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hmcgp import Model, find_map, predict
+from hmcgp import Model, find_map
 from hmcgp.kernels import Constant, SquaredExponential, White
 from hmcgp.likelihoods import LabelNoise
+from hmcgp.posterior import predict
 from hmcgp.priors import Beta, LogNormal
 
 VARIANTS = {"s-soft": (False, True), "m-soft": (True, True), "s-hard": (False, False)}  # ard, ε learned

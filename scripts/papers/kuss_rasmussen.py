@@ -25,7 +25,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import log_loss
 
-from hmcgp import Model, diagnostics, find_map, predict, sample
+from hmcgp import Model, find_map, sample
+from hmcgp.posterior import predict
+from hmcgp.reporting import diagnostics
 from hmcgp.samplers import HMC
 from scripts.papers.barber_williams import KERNEL, Split, crabs_splits, errors
 

@@ -24,9 +24,10 @@ import numpy as np
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-from hmcgp import Model, datasets, find_map, predict, sample
+from hmcgp import Model, datasets, find_map, sample
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import Kernel, NeuralNetwork, SquaredExponential
+from hmcgp.posterior import predict
 from scripts.papers.barber_williams import Split, errors
 
 KERNELS: dict[str, Kernel] = {"Gaussian": SquaredExponential(), "arcsine": NeuralNetwork()}

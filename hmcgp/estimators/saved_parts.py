@@ -1,0 +1,208 @@
+"""The parts of a saved estimator, and what must hold between them.
+
+A file may be damaged or crafted, and compiled code trusts the shapes that it is given: nothing is taken for good
+because a file says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hmcgp.estimators.columns import Columns
+from hmcgp.estimators.outputs import CoregionalOutputs, OneOutput
+from hmcgp.estimators.scaling import Scaling
+from hmcgp.evidence import Evidence, EvidenceProvider
+from hmcgp.kernels import Kernel
+from hmcgp.likelihoods import Classes, Likelihood
+from hmcgp.model import GrowingModel, Model
+from hmcgp.reporting.conformity import misfits
+from hmcgp.reporting.encoding import Refused
+from hmcgp.runtime.typing import Array
+from hmcgp.samplers import Trace
+
+# attributes of fitted estimators: those of all, of classifiers, of regressors
+COMMON: dict[str, Any] = {
+    "n_features_in_": int,
+    "feature_names_in_": NDArray[np.object_] | None,
+    "_columns": Columns,
+    "_scaling": Scaling,
+    "trace_": Trace,
+    "model_": dict[str, Any],
+    "_log_weight": Array | None,
+}
+OWN: dict[str, dict[str, Any]] = {
+    "labels": {"classes_": NDArray[Any], "_has_codes": bool, "_of_class": Array | None},
+    "numbers": {"_layout": OneOutput, "_target_scaling": Scaling},
+}
+MODEL: dict[str, Any] = {
+    "X": Array,
+    "y": Array,
+    "kernel": Kernel,
+    "likelihood": Likelihood,
+    "evidence": EvidenceProvider,
+    "input_names": list[str],
+    "draws": Array | None,
+    "posteriors": list[Evidence | None] | None,
+}
+_ROUNDING = 1e-10  # relative: exp and its kin differ in the last digits from one machine to the next
+
+
+def check_types(values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Refuse values that are not of the types hinted at."""
+    wrong = misfits(values, hints)
+    if wrong:
+        raise Refused(f"holds values of the wrong types: {wrong}")
+
+
+def _demand(condition: Any, what: str) -> None:
+    if not condition:
+        raise Refused(f"holds {what}")
+
+
+def check_fitted(estimator: Any, fitted: Mapping[str, Any], model: Model) -> None:
+    """Compare the fitted attributes with the model and with each other."""
+    unknown = set(fitted) - set(COMMON | OWN[estimator.targets])
+    if unknown and type(estimator).__module__.startswith("hmcgp."):  # a subclass may have more
+        raise Refused(f"has attributes that are not part of a fitted estimator: {', '.join(sorted(unknown))}")
+    d, names = fitted["n_features_in_"], fitted["feature_names_in_"]
+    coregional = isinstance(fitted.get("_layout"), CoregionalOutputs)
+    _demand(d >= 1 and model.X.shape[1] == d + coregional, "another number of inputs than of columns of the table")
+    _demand(
+        names is None or (names.shape == (d,) and all(isinstance(name, str) for name in names)),
+        "names that do not fit the columns of the table",
+    )
+    _demand([*model.input_names[:d]] == _input_names(names, d), "a model of other inputs than the table's")
+    _check_scaling(fitted["_scaling"], d)
+    for levels in fitted["_columns"].categories.values():
+        _demand(levels.ndim == 1 and levels.dtype.kind == "U" and _increasing(levels), "categories that are not sorted")
+    check_trace(fitted["trace_"], model)
+    _check_appended(model, fitted["trace_"], fitted["_log_weight"])
+    (_check_labels if estimator.targets == "labels" else _check_numbers)(fitted, model)
+
+
+def _input_names(names: NDArray[Any] | None, d: int) -> list[str]:
+    """Return the names of the inputs, as the model has them."""
+    return [f"x{i}" for i in range(d)] if names is None else [str(name) for name in names]
+
+
+def _increasing(values: NDArray[Any]) -> bool:
+    return bool(np.all(values[:-1] < values[1:]))
+
+
+def _check_scaling(scaling: Scaling, d: int) -> None:
+    parts = (scaling.size, scaling.mean, scaling.sd, scaling.constant)
+    _demand(all(part.shape == (d,) and np.isfinite(part).all() for part in parts), "a scale for other columns")
+    _demand((scaling.size > 0.0).all() and (scaling.sd > 0.0).all(), "a scale that is not positive")
+
+
+def check_trace(trace: Trace, model: Model) -> None:
+    """Refuse draws that are not those of the model's hyperparameters, or do not agree with themselves.
+
+    Shapes, names and statistics must match, numbers be finite, and natural parameters be what the unconstrained ones
+    are transformed to.
+    """
+    _demand(trace.names == model.names, "draws of other hyperparameters than the model's")
+    _demand(trace.draws.ndim == 3 and trace.draws.size > 0, "no draws")
+    chains = trace.n_chains
+    for draws, unconstrained, stats in (
+        (trace.draws, trace.unconstrained, trace.stats),
+        (trace.warmup_draws, trace.warmup_unconstrained, trace.warmup_stats),
+    ):
+        shape = (chains, draws.shape[1] if draws.ndim == 3 else -1, model.n_dim)
+        _demand(draws.shape == unconstrained.shape == shape, "draws of the wrong shape")
+        _demand(np.isfinite(draws).all() and np.isfinite(unconstrained).all(), "draws that are not finite")
+        again = model.constrain(unconstrained.reshape(-1, model.n_dim).T).T.reshape(shape)
+        _demand(
+            np.allclose(draws, again, rtol=_ROUNDING, atol=0.0), "draws that contradict their unconstrained coordinates"
+        )
+        _demand(set(stats) == set(trace.stats), "statistics of warm-up that differ from those of the draws")
+        _demand(
+            all(v.shape == shape[:2] and v.dtype.kind in "biuf" for v in stats.values()),
+            "statistics of the wrong shape",
+        )
+    _demand("lp" in trace.stats and np.isfinite(trace.stats["lp"]).all(), "log densities that are not finite")
+    metric = trace.inv_metric
+    _demand(
+        metric.shape in ((chains, model.n_dim), (chains, model.n_dim, model.n_dim)) and np.isfinite(metric).all(),
+        "a metric of the wrong shape",
+    )
+    _demand(0.0 <= trace.sampling_time < np.inf, "a sampling time that is none")
+
+
+def _check_appended(model: Model, trace: Trace, log_weight: Array | None) -> None:
+    if not isinstance(model, GrowingModel):
+        return _demand(log_weight is None, "weights of draws without appended rows")
+    draws = model.draws
+    known = {theta.tobytes() for theta in trace.flat}
+    _demand(
+        draws.ndim == 2 and len(draws) and all(theta.tobytes() in known for theta in draws),
+        "posteriors at hyperparameters that are not among the draws",
+    )
+    _demand(
+        log_weight is not None and log_weight.shape == (len(draws),) and np.isfinite(log_weight).all(),
+        "other weights than one for each draw",
+    )
+    for kept in model._kept.values():
+        _demand(np.isfinite(kept.log_z) and kept.dK is None, "a log evidence that is not finite")
+        _check_posterior(kept.posterior, model)
+
+
+def _check_posterior(posterior: Any, model: Model) -> None:
+    """Refuse arrays of other shapes than the solver's, which compiled code would read beyond."""
+    likelihood, y, n = model.likelihood, model.y, len(model.y)
+    C = likelihood.count(y) if isinstance(likelihood, Classes) else 1
+    f = (C, n) if isinstance(likelihood, Classes) else y.shape
+    shapes: dict[str, list[tuple[int, ...]]] = {
+        **{name: [f] for name in ("f", "alpha", "p")},
+        **{name: [(n,)] for name in ("root_w", "noise", "w", "mu", "v", "y", "nu", "b", "root")},
+        **{name: [(n, n)] for name in ("L", "R", "M")},
+        "K": [(n, n), (1, n, n), (C, n, n)],
+        "B_inverse": [(C, n, n)],
+        "sites": [(2 * n * (C - 1),)],
+    }
+    if not is_dataclass(posterior):  # of a provider of the user's own
+        return
+    for field in fields(posterior):
+        part = getattr(posterior, field.name)
+        if field.name == "scaled":
+            _check_posterior(part, model)
+        elif isinstance(part, np.ndarray):
+            _demand(
+                part.shape in shapes.get(field.name, [part.shape]), f"a posterior with {field.name} of {part.shape}"
+            )
+            _demand(np.isfinite(np.tril(part) if part.ndim > 1 else part).all(), "a posterior that is not finite")
+
+
+def _check_labels(fitted: Mapping[str, Any], model: Model) -> None:
+    classes, of_class = fitted["classes_"], fitted["_of_class"]
+    codes = model.y if fitted["_has_codes"] else (model.y + 1.0) / 2.0
+    fits = model.likelihood.targets == ("classes" if fitted["_has_codes"] else "labels")
+    _demand(fits and classes.ndim == 1 and len(classes) >= 2, "other classes than the model's")
+    _demand(codes.max() < len(classes) and _increasing(classes), "classes that do not fit the labels of the rows")
+    _demand(
+        of_class is None
+        or (of_class.shape == classes.shape and np.isfinite(of_class).all() and (of_class > 0.0).all()),
+        "other weights than one for each class",
+    )
+
+
+def _check_numbers(fitted: Mapping[str, Any], model: Model) -> None:
+    layout, k = fitted["_layout"], max(1, len(fitted["_layout"].names))
+    _demand(model.likelihood.targets == "numbers", "a model of labels in a regressor")
+    _check_scaling(fitted["_target_scaling"], k)
+    if isinstance(layout, CoregionalOutputs):
+        row = layout.row
+        steps = np.diff(row, prepend=-1) if len(row) else row
+        _demand(
+            row.shape == model.y.shape and np.isin(steps, (0, 1)).all() and steps[0] == 1 and k >= 2,
+            "outputs that do not fit the rows",
+        )
+    else:
+        _demand(
+            model.y.ndim == 1 if not layout.names else model.y.shape[1:] == (k,), "outputs that do not fit the rows"
+        )

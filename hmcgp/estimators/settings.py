@@ -1,0 +1,70 @@
+"""Settings and tables of an estimator, checked before any work is done."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from hmcgp.errors import InvalidInput
+from hmcgp.estimators.columns import check_finite, input_names, plain_targets
+from hmcgp.model.compatibility import as_likelihood, as_provider
+from hmcgp.runtime.checks import check_count, check_flag, name_among, refuse_class
+from hmcgp.runtime.parallel import resolve_n_jobs
+from hmcgp.runtime.random import check_random_state
+from hmcgp.samplers import Sampler
+from hmcgp.samplers.chains.run import SAMPLERS, check_counts, check_seconds
+
+ESTIMATOR_SAMPLERS = (*SAMPLERS, "jumps", "map")
+
+
+def check_settings(estimator: Any) -> None:
+    """Refuse settings of a wrong type or name, whether this fit would use them or not."""
+    as_likelihood(estimator.likelihood, type_of_targets=estimator.targets)
+    if estimator.evidence is not None:
+        as_provider(estimator.evidence)
+    sampler_setting(estimator.sampler)
+    check_counts(draws=estimator.draws, tune=estimator.tune, chains=estimator.chains)
+    if estimator.predict_draws is not None:
+        check_count("predict_draws", estimator.predict_draws, 1)
+    resolve_n_jobs(estimator.n_jobs, 1)
+    check_flag("standardize", estimator.standardize)
+    check_random_state(estimator.random_state)
+    check_flag("progressbar", estimator.progressbar)
+    check_seconds("max_time", estimator.max_time)
+    if estimator.checkpoint is not None and not isinstance(estimator.checkpoint, str | os.PathLike):
+        raise InvalidInput(f"'checkpoint' must be the path of a file, or None; got {estimator.checkpoint!r}.")
+
+
+def sampler_setting(sampler: Any) -> str | Sampler:
+    """Return the sampler of an estimator: "map", "jumps", or what `hmcgp.sample` takes."""
+    if sampler is None:
+        return "hmc"
+    refuse_class("sampler", sampler)
+    if not isinstance(sampler, str) and hasattr(sampler, "build_step"):
+        return sampler  # type: ignore[no-any-return]
+    return name_among("sampler", sampler, ESTIMATOR_SAMPLERS, " or a sampler with settings, such as HMC()")
+
+
+def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **wanted: Any) -> Any:
+    """Return inputs, and targets if there are any, as scikit-learn validates them; NaN in X is refused by column.
+
+    Parameters
+    ----------
+    estimator : GaussianProcess
+        Learns the names of the columns if `reset`; otherwise they must be those.
+    X : array or DataFrame of numbers
+        From `Columns.encode`.
+    y : array-like, optional
+    reset : bool
+    **wanted
+        Of scikit-learn's `validate_data`.
+    """
+    targets = y if isinstance(y, str) else plain_targets(y)
+    checked = validate_data(estimator, X, targets, dtype=np.float64, ensure_all_finite=False, reset=reset, **wanted)
+    inputs = checked[0] if isinstance(checked, tuple) else checked
+    columns = getattr(X, "columns", range(inputs.shape[1]))
+    check_finite(inputs, input_names(list(columns)))
+    return checked

@@ -1,0 +1,88 @@
+"""Weights of rows and of classes, as a user gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_consistent_length
+
+from hmcgp.errors import InvalidInput
+from hmcgp.estimators.columns import plain_numbers
+from hmcgp.runtime.checks import name_among
+from hmcgp.runtime.typing import Array
+
+
+def rows_that_count(
+    X: Any, y: Any, sample_weight: Any, about_rows: dict[str, Any]
+) -> tuple[Any, Any, Array | None, dict[str, Any]]:
+    """Table, targets, weights (None: all are 1), and whatever else is known of each row, without rows of weight 0.
+
+    Parameters
+    ----------
+    X, y : array-like of n rows
+    sample_weight : array-like of shape (n,), or None
+    about_rows : dict of str to (array-like of shape (n,), or None)
+
+    Raises
+    ------
+    InvalidInput
+        Unless there is one weight per row, finite and not negative, and not all are 0.
+    """
+    if sample_weight is None:
+        return X, y, None, about_rows
+    weights = np.asarray(plain_numbers(sample_weight, "sample_weight", "Give a number for each row."), dtype=np.float64)
+    if weights.ndim != 1:
+        raise InvalidInput(f"'sample_weight' must have one number per row; got the shape {weights.shape}.")
+    bad = np.flatnonzero(~((weights >= 0.0) & (weights < np.inf)))
+    if len(bad):
+        raise InvalidInput(
+            f"'sample_weight' must be finite and not negative; it holds {weights[bad[0]]} in row {bad[0]}, one of "
+            f"{len(bad)} such rows."
+        )
+    check_consistent_length(X, y, weights, *about_rows.values())
+    if not weights.any():
+        raise InvalidInput("'sample_weight' is zero in every row: there is nothing left to learn from.")
+    if weights.all():
+        return X, y, joined((weights, len(weights))), about_rows
+    keep = np.flatnonzero(weights)
+    about = {name: None if v is None else _safe_indexing(v, keep) for name, v in about_rows.items()}
+    return _safe_indexing(X, keep), _safe_indexing(y, keep), weights[keep], about
+
+
+def class_weights(class_weight: Any, y: NDArray[Any], weights: Array | None) -> Array:
+    """Weight of each class in y, in sorted order, of shape (C,).
+
+    Parameters
+    ----------
+    class_weight : dict or "balanced"
+        As in scikit-learn.  "balanced" gives every class the same total weight, and all of them together that of the
+        rows: n, where these have no weights of their own.
+    y : ndarray of shape (n,)
+    weights : ndarray of shape (n,), or None
+    """
+    classes, codes = np.unique(y, return_inverse=True)
+    if not isinstance(class_weight, Mapping):
+        name_among("class_weight", class_weight, ["balanced"], ", a dict from label to weight, or None")
+        counts = np.bincount(codes, weights=weights)
+        return np.asarray(counts.sum() / (len(classes) * counts))
+    found = np.asarray(compute_class_weight(class_weight, classes=classes, y=y), dtype=np.float64)
+    if not ((found >= 0.0) & (found < np.inf)).all():
+        raise InvalidInput(f"'class_weight' must hold finite numbers that are not negative; got {class_weight!r}.")
+    return found
+
+
+def joined(*parts: tuple[Array | tuple[float, ...] | None, int]) -> Array | None:
+    """Weights of several sets of rows, one after the other; None where all of them are 1.
+
+    Parameters
+    ----------
+    *parts : tuple of (ndarray of shape (n,) or None, int)
+        Weights of n rows, or None for weights of 1, and n.
+    """
+    weights = np.concatenate([np.ones(n) if w is None else np.asarray(w) for w, n in parts])
+    return None if (weights == 1.0).all() else weights

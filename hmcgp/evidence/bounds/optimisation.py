@@ -1,0 +1,326 @@
+"""Compiled optimisation of the two bounds on the evidence, and their derivatives.
+
+Symbols as in `hmcgp.evidence.bounds`.
+
+Lower bound.  Newton's method in x = 1/w, in which log Z' is concave.  With R = (K + diag x)⁻¹, α = R(x d), c = d - α,
+z = ν/2, T = tanh z and q = T²/4 = w²ν²,
+
+    2 ∂ log Z'/∂x_i = w_i - R_ii + c_i² - q_i  =: r_i          (= w_i²(S_ii + m_i² - ν_i²))
+    -2 ∂² log Z'/∂x_i∂x_j = A = diag(w² + q') - R∘R + 2 diag(c) R diag(c),   q' = dq/dx > 0.
+
+R <= diag w, so R∘R <= diag w² (Schur): A is positive definite everywhere, whatever the start.  A step is A δx = r, and
+Newton's decrement √(½ r'A⁻¹r), the norm of the gradient in the metric of the Hessian, is what the iteration stops on.
+There log Z' is wrong by half its square.  An iteration factorises and inverts B = I + √w K √w, for R, and factorises A;
+the last iteration is spared A: its decrement is measured with the one before.
+
+x = 4 z coth z and ν are functions of each other (with a weight, ωx = 4 z coth z, w = 2ωλ, d = ωy/2, and q = w²ν² is
+as much larger as w²); z coth z - 1 is computed without cancellation by Lambert's continued
+fraction z²/(3 + z²/(5 + z²/(7 + ...))).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hmcgp.evidence import newton
+from hmcgp.evidence.laplace.mode_search import find_mode
+from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
+from hmcgp.likelihoods.terms import LOGISTIC
+from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.lapack import (
+    cholesky_inplace,
+    cholesky_solve_inplace,
+    inverse_from_cholesky_inplace,
+    log_determinant,
+    mirror_lower,
+    symmetric_times,
+)
+from hmcgp.runtime.typing import Array
+
+_EPS = 2.2e-16
+_HALVINGS = 40
+_SMALLEST = 1e-9  # of z: w and q no longer depend on it
+_KEPT = 0.1  # of the distance to the boundary x = 4, by one step
+_LOCAL = 0.1  # a decrement below which A hardly changes from one iterate to the next
+_ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
+
+# An iterate of the lower bound, with its work space, is one array `a` of shape (ROWS, n); its rows are
+NU, X, W, ROOT_W, Q, DQ = 0, 1, 2, 3, 4, 5  # the sites: ν, x = 1/w, w, √w, q and q'
+ALPHA, F, C = 6, 7, 8  # α, the mean f = Kα, and c = d - α
+R, STEP = 9, 10  # gradient (twice) and Newton's step in x
+OLD_X = 11
+WEIGHT = 12
+ROWS = 13
+
+
+@compiled
+def _excess(z: float) -> float:
+    """The excess of x over 4, divided by 4: z coth z - 1."""
+    if z > 1.0:
+        return z / math.tanh(z) - 1.0
+    fraction = 0.0
+    for k in range(23, 1, -2):  # converged to the last bit for z <= 1
+        fraction = z * z / (k + fraction)
+    return fraction
+
+
+@compiled
+def nu_of_x(x: float) -> float:
+    """The ν > 0 with x = 2ν/tanh(ν/2), by Newton's method on the convex z coth z."""
+    e = 0.25 * x - 1.0
+    z = max(math.sqrt(e * (e + 3.0)), _SMALLEST)  # right for small and for large z
+    for _ in range(20):
+        value = _excess(z)
+        change = (value - e) * z / (z * z - value - value * value)  # (z coth z)' = (z² - e - e²)/z
+        z = max(z - change, _SMALLEST)
+        if abs(change) <= 4.0 * _EPS * z:
+            break
+    return 2.0 * z
+
+
+@compiled
+def _sites(a: Array) -> float:
+    """Fill x, w, q and q' at ν; returns Σ ω[log σ(ν) - ν/2 + λν²] = Σ ω[½ zT - log 2cosh z]."""
+    total = 0.0
+    for i in range(a.shape[1]):
+        z = 0.5 * a[NU, i]
+        e = _excess(z)
+        T = z / (1.0 + e)
+        decay = math.exp(-2.0 * z)
+        weight = a[WEIGHT, i]
+        a[X, i] = 4.0 * (1.0 + e) / weight
+        a[W, i] = 1.0 / a[X, i]
+        a[ROOT_W, i] = math.sqrt(a[W, i])
+        a[Q, i] = 0.25 * T * T * weight * weight
+        sech2 = 4.0 * decay / (1.0 + decay) ** 2
+        a[DQ, i] = 0.125 * T * sech2 * z / (z * z - e - e * e) * weight**3  # (dq/dz)/(dx/dz)
+        total += weight * (0.5 * z * T - z - math.log1p(decay))
+    return total
+
+
+@compiled
+def _factor(K: Array, root_w: Array, L: Array) -> bool:
+    """Lower Cholesky factor of B = I + √w K √w."""
+    for i in range(K.shape[0]):
+        for j in range(i + 1):
+            L[i, j] = root_w[i] * K[i, j] * root_w[j]
+        L[i, i] += 1.0
+    return cholesky_inplace(L)
+
+
+@compiled
+def _evaluate(K: Array, y: Array, a: Array, L: Array) -> tuple[bool, float]:
+    """Log Z' at ν, leaving sites, α and mean in a, and the factor of B in L.
+
+    ½ d'K α is taken as d'f - ½ α'f - ½ f'wf: the error of α = √w B⁻¹ d/√w then enters by its square only.
+    """
+    value = _sites(a)
+    if not _factor(K, a[ROOT_W], L):
+        return False, value
+    n = K.shape[0]
+    for i in range(n):
+        a[ALPHA, i] = 0.5 * a[WEIGHT, i] * y[i] / a[ROOT_W, i]
+    cholesky_solve_inplace(L, a[ALPHA])
+    for i in range(n):
+        a[ALPHA, i] *= a[ROOT_W, i]
+        a[C, i] = 0.5 * a[WEIGHT, i] * y[i] - a[ALPHA, i]
+    symmetric_times(K, a[ALPHA], a[F])
+    for i in range(n):
+        value += (0.5 * a[WEIGHT, i] * y[i] - 0.5 * a[ALPHA, i] - 0.5 * a[W, i] * a[F, i]) * a[F, i]
+    return True, value - 0.5 * log_determinant(L)
+
+
+@compiled
+def _gradient_in_x(a: Array, B_inverse: Array) -> None:
+    """Fill r = w - diag R + c² - q."""
+    for i in range(a.shape[1]):
+        a[R, i] = a[W, i] * (1.0 - B_inverse[i, i]) + a[C, i] * a[C, i] - a[Q, i]
+
+
+@compiled
+def _hessian(a: Array, B_inverse: Array, A: Array) -> bool:
+    """Lower Cholesky factor of A = diag(w² + q') - R∘R + 2 diag(c) R diag(c)."""
+    root_w, c = a[ROOT_W], a[C]
+    for i in range(a.shape[1]):
+        for j in range(i):
+            r_ij = root_w[i] * B_inverse[i, j] * root_w[j]
+            A[i, j] = r_ij * (2.0 * c[i] * c[j] - r_ij)
+        b, w = B_inverse[i, i], a[W, i]
+        A[i, i] = w * (w * (1.0 - b) * (1.0 + b) + 2.0 * c[i] * c[i] * b) + a[DQ, i]
+    return cholesky_inplace(A)
+
+
+@compiled
+def _newton(a: Array, A: Array) -> float:
+    """Solve A δx = r by the factor at hand; returns the decrement √(½ r'δx)."""
+    n = a.shape[1]
+    for i in range(n):
+        a[STEP, i] = a[R, i]
+    cholesky_solve_inplace(A, a[STEP])
+    total = 0.0
+    for i in range(n):
+        total += a[R, i] * a[STEP, i]
+    return math.sqrt(0.5 * total)
+
+
+@compiled
+def _move(a: Array, length: float) -> None:
+    """ν at x + length δx, kept inside ωx > 4."""
+    for i in range(a.shape[1]):
+        x = max(a[WEIGHT, i] * a[OLD_X, i], 4.0)
+        a[NU, i] = nu_of_x(max(x + length * a[WEIGHT, i] * a[STEP, i], 4.0 + _KEPT * (x - 4.0)))
+
+
+@compiled
+def _rounding(K: Array, a: Array) -> float:
+    """The decrement that rounding makes: relative errors of B⁻¹ are eps |B|, and |B| <= 1 + Σ w_i K_ii."""
+    total = 1.0
+    for i in range(a.shape[1]):
+        total += a[W, i] * K[i, i]
+    return _EPS * total
+
+
+@compiled
+def _slack(K: Array, a: Array, value: float) -> float:
+    """By how much rounding alone, of Σ ν, of α'Kα and of log|B|, may let log Z' fall."""
+    size, scale, sites = 0.0, 0.0, 0.0
+    for i in range(a.shape[1]):
+        size += abs(a[ALPHA, i])
+        scale = max(scale, K[i, i])
+        sites += a[WEIGHT, i] * a[NU, i]
+    return 1e-13 * abs(value) + 4.0 * (_EPS * (scale * size * size + sites) + _rounding(K, a))
+
+
+@compiled
+def _begin(K: Array, start: Array, warm: bool, a: Array) -> None:
+    """ν from the start; or, cold, between that of a vanishing prior, √K_ii, and that of labels without neighbours."""
+    for i in range(a.shape[1]):
+        cold = math.sqrt(K[i, i])
+        a[NU, i] = max(abs(start[i]) if warm else min(cold, math.sqrt(cold)), 2.0 * _SMALLEST)
+
+
+@compiled
+def _maximise(
+    K: Array, y: Array, weights: Array, start: Array, warm: bool, L: Array, tol: float, max_iter: int
+) -> tuple[int, int, float, float, Array]:
+    """Maximise log Z' over ν, leaving in L the lower triangle of B⁻¹ there.
+
+    Returns
+    -------
+    status, n_factor : int
+        How it ended, and factorisations of B.
+    residual : float
+        Newton's decrement.
+    log_z : float
+    a : ndarray of shape (ROWS, n)
+        The last iterate.
+    """
+    a, A = np.zeros((ROWS, y.shape[0])), np.empty_like(K)
+    newton.copy(weights, a[WEIGHT])
+    _begin(K, start, warm, a)
+    positive_definite, value = _evaluate(K, y, a, L)
+    n_factor, decrement = 1, np.inf
+    if not positive_definite:
+        return NOT_POSITIVE_DEFINITE, n_factor, decrement, value, a
+    while True:
+        inverse_from_cholesky_inplace(L)
+        _gradient_in_x(a, L)
+        target = max(tol, _rounding(K, a))
+        if not target <= _ROUNDED_AWAY:  # NaN fails too
+            return NOT_CONVERGED, n_factor, target, value, a
+        if decrement < _LOCAL:
+            decrement = _newton(a, A)
+        if not decrement <= target:
+            if not _hessian(a, L, A):  # positive definite but for rounding
+                return NOT_CONVERGED, n_factor, decrement, value, a
+            decrement = _newton(a, A)
+        if decrement <= target:
+            return CONVERGED, n_factor, decrement, value, a
+        for i in range(y.shape[0]):
+            a[OLD_X, i] = a[X, i]
+        enough, length = value - _slack(K, a, value), 1.0
+        while True:
+            if n_factor == max_iter or length < 0.5**_HALVINGS:
+                return NOT_CONVERGED, n_factor, decrement, value, a
+            _move(a, length)
+            positive_definite, value = _evaluate(K, y, a, L)
+            n_factor += 1
+            if not positive_definite:
+                return NOT_POSITIVE_DEFINITE, n_factor, decrement, value, a
+            if value >= enough:
+                break
+            length *= 0.5
+
+
+@compiled
+def solve_lower(
+    K: Array, y: Array, weights: Array, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
+) -> tuple[int, int, float, float, Array, Array]:
+    """Greatest lower bound and, if asked for, its gradient.
+
+    Returns
+    -------
+    status, n_factor, residual, log_z, a
+        As by `_maximise`.
+    L : ndarray of shape (n, n)
+        G = ½(αα' - R) where the gradient was asked for, else the factor of B in the lower triangle.
+    """
+    n = K.shape[0]
+    L = np.empty_like(K)
+    status, n_factor, residual, log_z, a = _maximise(K, y, weights, start, warm, L, tol, max_iter)
+    if status != CONVERGED:
+        return status, n_factor, residual, log_z, a, L
+    alpha, root_w = a[ALPHA], a[ROOT_W]
+    if gradient:
+        for i in range(n):
+            for j in range(i + 1):
+                L[i, j] = 0.5 * (alpha[i] * alpha[j] - root_w[i] * L[i, j] * root_w[j])
+        mirror_lower(L)
+    elif not _factor(K, root_w, L):
+        status = NOT_POSITIVE_DEFINITE
+    return status, n_factor, residual, log_z, a, L
+
+
+@compiled
+def solve_upper(
+    K: Array, y: Array, weights: Array, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
+) -> tuple[int, int, float, float, Array, Array, Array]:
+    """Least upper bound and, if asked for, its gradient.
+
+    Returns
+    -------
+    status, n_factor : int
+    residual : float
+        Decrement of Newton's method at the mode.
+    log_z : float
+        -Σ ω H₂(μ) + ½ b'Kb: an upper bound at any μ, and the least one at the mode, where α = ω σ(-yf) y = ωμy.  Of α
+        and of this g(f), where K is 1e10, rounding spoils one or the other; α after one more step is right in both.
+    b, mean : ndarrays of shape (n,)
+        b = ωμy and Kb.
+    dK : ndarray of shape (n, n)
+        G = ½ bb'; work space where it was not asked for.
+    """
+    n = K.shape[0]
+    work = np.empty_like(K)
+    status, n_factor, residual, _, a = find_mode(K, y, weights, LOGISTIC, start, warm, work, tol, max_iter)
+    b, mean = np.empty(n), np.empty(n)
+    r, step = np.empty(n), np.empty(n)
+    for i in range(n):
+        r[i] = a[newton.G, i] - a[newton.ALPHA, i]
+    newton.newton_step(K, work, a[newton.ROOT_W], r, step, mean)
+    log_z = 0.0
+    for i in range(n):
+        mu = min(max(y[i] * (a[newton.ALPHA, i] + step[i]) / weights[i], 0.0), 1.0)  # rounding may leave it outside
+        b[i] = weights[i] * mu * y[i]
+        if 0.0 < mu < 1.0:
+            log_z += weights[i] * (mu * math.log(mu) + (1.0 - mu) * math.log1p(-mu))
+    symmetric_times(K, b, mean)
+    for i in range(n):
+        log_z += 0.5 * b[i] * mean[i]
+    if gradient:
+        for i in range(n):
+            for j in range(n):
+                work[i, j] = 0.5 * b[i] * b[j]
+    return status, n_factor, residual, log_z, b, mean, work

@@ -1,0 +1,151 @@
+"""Compiled linear algebra of q(f) = N(Kx, S), S = (K⁻¹ + diag w)⁻¹, for site precisions w of either sign.
+
+With ρ = √|w|, σ = sign(w) and positive sites put first,
+
+    A = diag σ + ρKρ = M Σ M',   R = (K + diag(w)⁻¹)⁻¹ = ρA⁻¹ρ,   log|I + KW| = Σ log M_ii²,
+    S_ij = (σ_i δ_ij - σ_i σ_j A⁻¹_ij)/(ρ_i ρ_j)
+
+(`lapack.signed_cholesky_inplace`).  M exists where K⁻¹ + diag w is positive definite, and A is the B of Laplace's
+approximation where no site is negative.  Where |w_i| K_ii is small, 1 - σ_i A⁻¹_ii cancels, and the variance comes from
+S = σρ⁻¹A⁻¹ρK instead, n² operations for all of them; where it vanishes, all of column i comes from S = K - K R K.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.lapack import (
+    inverse_from_signed_cholesky_inplace,
+    log_determinant,
+    signed_cholesky_inplace,
+    symmetric_times,
+)
+from hmcgp.runtime.typing import Array
+
+_TINY = 1e-10  # |w_i| K_ii below which (1 - A⁻¹_ii)/w_i has lost too many digits to be a variance
+
+
+@compiled
+def positive_first(w: Array, order: Array) -> int:
+    """Fill `order` with the sites, those of negative precision last; returns the number of the others."""
+    n_positive = 0
+    for i in range(w.shape[0]):
+        if not w[i] < 0.0:
+            order[n_positive] = i
+            n_positive += 1
+    last = n_positive
+    for i in range(w.shape[0]):
+        if w[i] < 0.0:
+            order[last] = i
+            last += 1
+    return n_positive
+
+
+@compiled
+def factor(K: Array, w: Array, order: Array, n_positive: int, A: Array) -> bool:
+    """Signed factor M of A, in the lower triangle; False where q is no distribution."""
+    n = w.shape[0]
+    for i in range(n):
+        a = order[i]
+        root = math.sqrt(abs(w[a]))
+        if n_positive == n:
+            for j in range(i + 1):
+                A[i, j] = root * K[i, j] * math.sqrt(w[j])
+            A[i, i] += 1.0
+        else:
+            for j in range(i + 1):
+                b = order[j]
+                A[i, j] = root * (K[a, b] if a >= b else K[b, a]) * math.sqrt(abs(w[b]))
+            A[i, i] += 1.0 if i < n_positive else -1.0
+    return signed_cholesky_inplace(A, n_positive)
+
+
+@compiled
+def _response_times(A: Array, w: Array, order: Array, x: Array, out: Array) -> None:
+    """Out = ρA⁻¹ρ x, with A⁻¹ in the lower triangle of A."""
+    n = w.shape[0]
+    t, u = np.empty(n), np.empty(n)
+    for i in range(n):
+        t[i] = math.sqrt(abs(w[order[i]])) * x[order[i]]
+    symmetric_times(A, t, u)
+    for i in range(n):
+        out[order[i]] = math.sqrt(abs(w[order[i]])) * u[i]
+
+
+@compiled
+def covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -> tuple[bool, float]:
+    """Fill S, both triangles, and leave A⁻¹ in the lower triangle of A.
+
+    Returns
+    -------
+    proper : bool
+        Whether K⁻¹ + diag w is positive definite; nothing else means anything where it is not.
+    log_det : float
+        log|I + K diag w|.
+    """
+    n = w.shape[0]
+    n_positive = positive_first(w, order)
+    if not factor(K, w, order, n_positive, A):
+        return False, np.inf
+    log_det = log_determinant(A)
+    inverse_from_signed_cholesky_inplace(A, n_positive)
+    root, inverse_root, product = np.empty(n), np.empty(n), np.zeros(n)  # ρ, σ/ρ and diag(A⁻¹ρK), in the order of A
+    for i in range(n):
+        wi = w[order[i]]
+        root[i] = math.sqrt(abs(wi))
+        small = abs(wi) * K[order[i], order[i]] < _TINY
+        inverse_root[i] = 0.0 if small else math.copysign(1.0 / root[i], wi)
+    for i in range(n):
+        a = order[i]
+        for j in range(i):
+            b = order[j]
+            inverse, k = A[i, j], K[a, b] if a >= b else K[b, a]
+            S[a, b] = S[b, a] = -inverse_root[i] * inverse_root[j] * inverse
+            product[i] += inverse * root[j] * k
+            product[j] += inverse * root[i] * k
+    for i in range(n):
+        a = order[i]
+        if abs(w[a]) * K[a, a] < 1.0:
+            S[a, a] = inverse_root[i] * (product[i] + A[i, i] * root[i] * K[a, a])
+        else:
+            S[a, a] = inverse_root[i] * inverse_root[i] * ((1.0 if i < n_positive else -1.0) - A[i, i])
+    for i in range(n):
+        if inverse_root[i] == 0.0:
+            _column(K, A, w, order, order[i], S)
+    return math.isfinite(log_det), log_det
+
+
+@compiled
+def _column(K: Array, A: Array, w: Array, order: Array, i: int, S: Array) -> None:
+    """Row and column i of S = K - K R K."""
+    n = w.shape[0]
+    k, t, u = np.empty(n), np.empty(n), np.empty(n)
+    for j in range(n):
+        k[j] = K[i, j] if j <= i else K[j, i]
+    _response_times(A, w, order, k, t)
+    symmetric_times(K, t, u)
+    for j in range(n):
+        S[i, j] = S[j, i] = k[j] - u[j]
+
+
+@compiled
+def response(w: Array, order: Array, A: Array, R: Array) -> None:
+    """Fill R = ρA⁻¹ρ, both triangles, from A⁻¹ in the lower triangle of A."""
+    n = w.shape[0]
+    for i in range(n):
+        root = math.sqrt(abs(w[order[i]]))
+        for j in range(i + 1):
+            value = root * A[i, j] * math.sqrt(abs(w[order[j]]))
+            R[order[i], order[j]] = value
+            R[order[j], order[i]] = value
+
+
+@compiled
+def gradient_inplace(x: Array, R: Array) -> None:
+    """Overwrite R by G = ½(xx' - R)."""
+    for i in range(x.shape[0]):
+        for j in range(x.shape[0]):
+            R[i, j] = 0.5 * (x[i] * x[j] - R[i, j])

@@ -1,0 +1,77 @@
+"""Weights of numbers with Gaussian noise: rows in other units.
+
+    N(y; f, s)^ω = N(√ω y; √ω f, s) (2πs)^((1 - ω)/2)
+
+so the evidence of weighted rows is that of the targets √ω y under the covariance √ω K √ω, whatever the solver, and
+
+    log Z = log N(√ω y; 0, √ω K √ω + diag s) + ½ Σ (1 - ω_i) log 2πs_i
+    ∂ log Z/∂K = √ω G √ω,     ∂ log Z/∂s_i = G_ii + ½ (1 - ω_i)/s_i,     G of the former.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hmcgp.evidence.base import Evidence
+from hmcgp.likelihoods import NoisyNumbers
+from hmcgp.runtime.typing import Array
+
+
+@dataclass(frozen=True)
+class WeightedPosterior:
+    """The posterior of √ω f, seen as that of f."""
+
+    scaled: Any  # posterior of √ω f
+    root: Array  # (n,) √ω
+
+    @property
+    def start(self) -> Array:
+        """As of `scaled`."""
+        return np.asarray(self.scaled.start)
+
+    def cavity(self) -> tuple[Array, Array]:
+        """Leave-one-out mean and variance of every latent value, all of its weight left out."""
+        mean, variance = self.scaled.cavity()
+        return (mean.T / self.root).T, variance / self.root**2
+
+    def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
+        """Latent mean and variance at new inputs (see `Posterior.predict`)."""
+        mean, variance = self.scaled.predict(self.root[:, None] * K_cross, k_diag)
+        return mean, variance
+
+    def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
+        """Latent mean, of shape (m,) or (m, k), and covariance, of shape (m, m), at new inputs."""
+        mean, covariance = self.scaled.predict_jointly(self.root[:, None] * K_cross, K_new)
+        return mean, covariance
+
+
+def weighted_evidence(
+    provider: Callable[..., Evidence], K: Array, y: Array, likelihood: NoisyNumbers, *, gradient: bool
+) -> Evidence:
+    """Evidence of rows with weights, by a provider that knows of none.
+
+    Parameters
+    ----------
+    provider : callable
+        An evidence provider.
+    K : ndarray of shape (n, n)
+    y : ndarray of shape (n,), or (n, k) for columns that share K, the noise and the weights
+    likelihood : NoisyNumbers
+        With weights.
+    gradient : bool
+    """
+    weights, noise = likelihood.row_weights(len(y)), likelihood.row_noise(len(y))
+    root = np.sqrt(weights)
+    both = np.outer(root, root)  # symmetric to the last bit
+    columns = y.size // len(y)
+    found = provider(both * K, (root * y.T).T, likelihood.weighted(None), gradient=gradient)
+    log_z = found.log_z + 0.5 * columns * float((1.0 - weights) @ np.log(2.0 * np.pi * noise))
+    posterior = WeightedPosterior(found.posterior, root)
+    if found.dK is None:
+        return found._replace(log_z=log_z, posterior=posterior)
+    dlik = found.dlik + likelihood.pull_back(0.5 * columns * (1.0 - weights) / noise)
+    return found._replace(log_z=log_z, dK=both * found.dK, dlik=dlik, posterior=posterior)

@@ -1,0 +1,1 @@
+"""Estimates of the evidence of Gaussian noise without a factorisation."""

@@ -1,0 +1,128 @@
+"""Laplace's approximation to the evidence (Barber & Williams 1997; Rasmussen & Williams 2006, ch. 3).
+
+The mode of p(f | y) maximises the concave Ψ(f) = Σ log p(y_i | f_i) - ½ f'K⁻¹f.  With
+
+    g = ∇ log p(y | f),  W = -∇∇ log p(y | f) (diagonal),  B = I + √W K √W,  R = √W B⁻¹ √W,
+
+Weights ω multiply log p, g, W and ∂³log p of their rows, and nothing else changes.
+Newton's method iterates f ← (K⁻¹ + W)⁻¹(W f + g) without ever inverting K, and at the mode, where α = K⁻¹f = g,
+
+    log Z = Ψ - ½ log|B|,
+    G = ∂ log Z/∂K = ½(αα' - R + u g' + g u'),   u = (I - RK) c,   c_i = ½ S_ii ∂³log p(y_i | f_i),
+    S = (K⁻¹ + W)⁻¹.
+
+The gradient is exact by the implicit function theorem: the first two terms hold f fixed, the last two are the motion
+of the mode.
+Latent predictions: mean k'α, variance k** - k'Rk.  Leaving out row i, to first order: variance v = 1/(1/S_ii - W_i) =
+1/R_ii - 1/W_i, mean f_i - v g_i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hmcgp.evidence import newton
+from hmcgp.evidence.base import Evidence
+from hmcgp.evidence.laplace import mode_search as core
+from hmcgp.evidence.status import check_settings, leave_out, needs_factor, predict_by_factor, raise_for_status
+from hmcgp.likelihoods import Likelihood, Logistic, Probit
+from hmcgp.runtime.typing import Array
+
+
+@dataclass(frozen=True)
+class LaplacePosterior:
+    """N(f, (K⁻¹ + W)⁻¹) with f the mode."""
+
+    f: Array  # (n,) mode
+    alpha: Array  # (n,) K⁻¹ f
+    root_w: Array  # (n,) √W
+    L: Array | None  # (n, n), lower triangle: Cholesky factor of B; None where the gradient has used its memory
+    K: Array | None = None  # (n, n), lower triangle: prior covariance, kept where L is
+
+    @property
+    def start(self) -> Array:
+        """The mode: the next solution, under a slightly different K, starts from it."""
+        return self.f
+
+    def start_with(self, mean: Array, variance: Array) -> Array:
+        """Where to start when rows with these latent predictions join."""
+        return np.concatenate([self.f, mean])
+
+    def cavity(self) -> tuple[Array, Array]:
+        """Leave-one-out mean and variance of every latent value, by linear response: 1/v = 1/S_ii - W_i, μ = f - v g.
+
+        Returns
+        -------
+        mean, variance : ndarrays of shape (n,)
+        """
+        lower = np.tril(needs_factor(self.K, "for cavities"))
+        K = lower + np.tril(lower, -1).T
+        return leave_out(self.f, self.alpha, self.predict(K, np.diag(K))[1], self.root_w**2)
+
+    def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
+        """Latent mean k'α and variance k** - k'Rk at new inputs (see `Posterior.predict`)."""
+        return predict_by_factor(self.L, self.alpha, self.root_w[:, None] * K_cross, K_cross, k_diag)
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Laplace's approximation: a Gaussian at the mode of p(f | y).
+
+    Parameters
+    ----------
+    tol : float, default=1e-10
+        Newton's decrement (the gradient's norm in the metric of the Hessian) at which the mode is found.  Tight, so
+        that log density and gradient do not depend on the start, and a trajectory can be run backwards.
+    max_iter : int, default=200
+        Factorisations before `NotConverged` is raised.
+    """
+
+    tol: float = 1e-10
+    max_iter: int = 200
+    supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def __call__(
+        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
+    ) -> Evidence:
+        """Evidence of labels y in {-1, +1} under f ~ N(0, K).
+
+        Parameters
+        ----------
+        K : ndarray of shape (n, n)
+            Prior covariance; only its lower triangle is read.
+        y : ndarray of shape (n,)
+            Labels -1.0 and +1.0.
+        likelihood : Logistic or Probit
+        start : ndarray of shape (n,), optional
+            Mode at nearby hyperparameters.
+        gradient : bool, default=True
+            With the gradient, its matrix takes the place of the factor that `posterior.predict` needs.
+
+        Returns
+        -------
+        Evidence
+            `n_iter` is the number of Newton iterations, one factorisation less than were made.
+        """
+        warm = start is not None
+        status, n_factor, residual, log_z, a, L = core.solve(
+            K,
+            y,
+            likelihood.row_weights(len(y)),
+            likelihood.kind,
+            start if warm else y,
+            warm,
+            self.tol,
+            self.max_iter,
+            gradient,
+        )
+        raise_for_status(self, status, n_factor, residual, K)
+        posterior = LaplacePosterior(
+            a[newton.F], a[newton.ALPHA], a[newton.ROOT_W], None if gradient else L, None if gradient else K
+        )
+        return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

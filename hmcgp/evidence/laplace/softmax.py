@@ -1,0 +1,183 @@
+"""Laplace's approximation to the evidence of several classes (Williams & Barber 1998, IEEE PAMI 20).
+
+Each of C classes has a latent function of its own, independent beforehand, f_c ~ N(0, K_c); the softmax π of the C
+values at a row gives the probabilities of its classes.  With t one-hot, of shape (C, n), the mode of p(f | y) maximises
+the concave Ψ(f) = Σ t f - Σ_i log Σ_c exp f_ci - ½ Σ_c f_c'K_c⁻¹f_c, where α_c = K_c⁻¹f_c = g_c = t_c - π_c.  The
+negative Hessian of the likelihood, W = diag π - ΠΠ' (Π: the C matrices diag π_c on top of each other), couples the
+classes at each row only, so that n x n matrices are enough:
+
+    B_c = I + √π_c K_c √π_c,   E_c = √π_c B_c⁻¹ √π_c,   MM' = Σ_c E_c,   V_c = M⁻¹E_c,
+    (K + W⁻¹)⁻¹ =: R,   R_ab = δ_ab E_a - V_a'V_b,   |I + WK| = |M|² Π_c |B_c|,
+
+    log Z = Ψ - ½ Σ_c log|B_c| - log|M|,
+    G_c = ∂ log Z/∂K_c = ½(g_c g_c' - R_cc + u_c g_c' + g_c u_c'),   u = (I - RK) s,
+    s_ci = ½ Σ_ab S_i[a, b] ∂³log p(y_i | f_i)/∂f_a ∂f_b ∂f_c
+         = -½ π_c (S_cc - Σ_a π_a S_aa - 2((Sπ)_c - π'Sπ)) at row i,
+
+S_i being the posterior covariance of the C latents at row i.  The gradient is exact by the implicit function theorem:
+the first two terms hold f fixed, the last two are the motion of the mode.  Costs n³ per class and iteration, and 2n³
+per class for the gradient; never a matrix of order Cn.
+
+A weight ω multiplies the log likelihood of its row, and so g, W and s.  Then B and E have ωπ in the place of π, and
+|I + WK| = |M|² Π_c |B_c|/Π_i ω_i.
+
+Two classes with covariances K_1 and K_2 are the logistic model of f_1 - f_2 ~ N(0, K_1 + K_2); the sum of the two
+integrates out exactly, under Laplace's approximation too.
+
+Latent predictions: means k_c'α_c, covariance between classes δ_ab(k** - k_a'E_a k_a) + (V_a k_a)'(V_b k_b).
+Leaving out row i, to first order: covariance (S_i⁻¹ - W_i)⁻¹ = S_i(I - W_i S_i)⁻¹, means f_i less that times g_i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from hmcgp.evidence.base import Evidence
+from hmcgp.evidence.laplace import softmax_mode_search as core
+from hmcgp.evidence.laplace.softmax_algebra import PI
+from hmcgp.evidence.newton import ALPHA, F
+from hmcgp.evidence.status import CONVERGED, check_settings, needs_factor, raise_for_status
+from hmcgp.likelihoods import Likelihood, Softmax
+from hmcgp.runtime.typing import Array
+
+
+@dataclass(frozen=True)
+class SoftmaxPosterior:
+    """N(f, (K⁻¹ + W)⁻¹) with f the mode, over all classes together; W = diag p - pp'/Σp at each row."""
+
+    f: Array  # (C, n) mode
+    alpha: Array  # (C, n) K⁻¹ f
+    p: Array  # (C, n) ωπ, the softmax of f times the weights of rows
+    B_inverse: Array | None  # (C, n, n), lower triangles; None where the gradient has used its memory
+    M: Array | None  # (n, n), lower triangle
+    K: Array | None  # (k, n, n), lower triangles: prior covariance, one for all classes or one for each
+
+    @property
+    def start(self) -> Array:
+        """The mode, flat: the next solution, under a slightly different K, starts from it."""
+        return self.f.ravel()
+
+    def cavity(self) -> tuple[Array, Array]:
+        """Leave-one-out mean and covariance of the latents of every row, by linear response.
+
+        Returns
+        -------
+        mean : ndarray of shape (n, C)
+        covariance : ndarray of shape (n, C, C)
+        """
+        K = _symmetric(needs_factor(self.K, "for cavities"))
+        _, S = self.predict(K, np.diagonal(K, axis1=1, axis2=2))
+        V = np.linalg.solve(np.eye(S.shape[1]) - S @ self.site_precision(), S)  # (I - SW)⁻¹S = S(I - WS)⁻¹
+        V = 0.5 * (V + V.transpose(0, 2, 1))
+        return self.f.T - np.einsum("nab,bn->na", V, self.alpha), V
+
+    def site_precision(self) -> Array:
+        """W of each row, of shape (n, C, C)."""
+        p = self.p.T
+        outer = p[:, :, None] * p[:, None, :]
+        return p[:, :, None] * np.eye(p.shape[1]) - outer / p.sum(axis=1)[:, None, None]
+
+    def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
+        """Latent means and covariances at new inputs.
+
+        Parameters
+        ----------
+        K_cross : ndarray of shape (n, m) or (C, n, m)
+            Prior covariance between the n training and m new inputs, of all classes or of each.
+        k_diag : ndarray of shape (m,) or (C, m)
+            Prior variance at the new inputs.
+
+        Returns
+        -------
+        mean : ndarray of shape (m, C)
+        covariance : ndarray of shape (m, C, C)
+            Of the C latents at each new input.
+        """
+        B_inverse, M = needs_factor(self.B_inverse, "to predict"), needs_factor(self.M, "to predict")
+        n_classes, n = self.f.shape
+        root = np.sqrt(self.p)
+        k_diag = np.atleast_2d(k_diag)
+        crosses = np.broadcast_to(K_cross, (n_classes, n, K_cross.shape[-1]))
+        mean = np.einsum("cnm,cn->mc", crosses, self.alpha)
+        V, spread = np.empty(crosses.shape), np.empty(mean.shape)
+        for c in range(n_classes):
+            scaled = root[c][:, None] * crosses[c]
+            solved = _symmetric(B_inverse[c]) @ scaled
+            spread[:, c] = k_diag[c % len(k_diag)] - np.einsum("nm,nm->m", scaled, solved)
+            V[c] = solve_triangular(M, root[c][:, None] * solved, lower=True, check_finite=False)
+        covariance = np.einsum("anm,bnm->mab", V, V, optimize=True)
+        # rounding can leave a variance of -1e-16 where it is 0
+        covariance[:, range(n_classes), range(n_classes)] += np.maximum(spread, 0.0)
+        return mean, covariance
+
+
+def _symmetric(lower: Array) -> Array:
+    """Matrices, along the last two axes, of which only the lower triangle is there."""
+    L = np.tril(lower)
+    return np.asarray(L + np.swapaxes(np.tril(L, -1), -1, -2))
+
+
+@dataclass(frozen=True)
+class SoftmaxLaplace:
+    """Laplace's approximation for several classes: a Gaussian at the mode of p(f | y), f holding a function per class.
+
+    Parameters
+    ----------
+    tol : float, default=1e-10
+        Newton's decrement (the gradient's norm in the metric of the Hessian) at which the mode is found.
+    max_iter : int, default=200
+        Factorisations before `NotConverged` is raised.
+    """
+
+    tol: float = 1e-10
+    max_iter: int = 200
+    supports: ClassVar[tuple[type[Likelihood], ...]] = (Softmax,)
+
+    def matrices(self, n_latents: int) -> int:
+        """Return how many n x n arrays an evaluation holds at least (see `evidence.base`)."""
+        return n_latents + 3
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def __call__(
+        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
+    ) -> Evidence:
+        """Evidence of classes y under f_c ~ N(0, K_c).
+
+        Parameters
+        ----------
+        K : ndarray of shape (n, n) or (C, n, n)
+            Prior covariance that all classes share, or one for each; only lower triangles are read.
+        y : ndarray of shape (n,)
+            Classes 0.0, 1.0, …, C - 1.
+        likelihood : Softmax
+        start : ndarray of shape (C n,), optional
+            Mode at nearby hyperparameters, class after class.
+        gradient : bool, default=True
+            Without it, the factors that `posterior.predict` needs are kept.
+
+        Returns
+        -------
+        Evidence
+            `dK` has the shape of K: one matrix per class, or their sum where K is shared.  `n_iter` is the number of
+            Newton iterations, one set of factorisations less than were made.
+        """
+        assert isinstance(likelihood, Softmax)
+        n_classes, weights, warm = likelihood.count(y), likelihood.row_weights(len(y)), start is not None
+        stack = K.reshape((-1, *K.shape[-2:]))
+        status, n_factor, residual, log_z, a, A, M, dK = core.solve(
+            stack, y, weights, n_classes, start if warm else y, warm, self.tol, self.max_iter, gradient
+        )
+        if status != CONVERGED:
+            raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
+        f, alpha, pi = (a[row].reshape(n_classes, -1) for row in (F, ALPHA, PI))
+        factors = (None, None, None) if gradient else (A, M, stack)
+        posterior = SoftmaxPosterior(f, alpha, weights * pi, *factors)
+        return Evidence(
+            log_z, dK.reshape(K.shape) if gradient else None, np.empty(0), posterior, n_factor - 1, residual
+        )

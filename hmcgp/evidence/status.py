@@ -1,0 +1,95 @@
+"""What providers share: the settings and status of a compiled solver, predictions by a Cholesky factor."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Protocol
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
+from hmcgp.runtime.typing import Array
+
+CONVERGED, NOT_POSITIVE_DEFINITE, NOT_CONVERGED = 0, 1, 2  # how a compiled solver ends
+
+
+class Iterative(Protocol):
+    """A provider that iterates until a residual is small."""
+
+    @property
+    def tol(self) -> float:
+        """Residual at which it stops."""
+        ...
+
+    @property
+    def max_iter(self) -> int:
+        """Factorisations before it gives up."""
+        ...
+
+
+def check_settings(provider: Iterative) -> None:
+    """Raise InvalidInput unless 0 < tol < 1 and max_iter is a whole number >= 1."""
+    name, tol, max_iter = type(provider).__name__, provider.tol, provider.max_iter
+    if not (isinstance(tol, Real) and 0.0 < tol < 1.0):
+        raise InvalidInput(f"'tol' of {name} must lie between 0 and 1; got {tol!r}.")
+    if not (isinstance(max_iter, Integral) and max_iter >= 1):
+        raise InvalidInput(f"'max_iter' of {name} must be an integer >= 1; got {max_iter!r}.")
+
+
+def raise_for_status(
+    provider: Iterative,
+    status: int,
+    n_factor: int,
+    residual: float,
+    K: Array,
+    *,
+    what: str = "decrement",
+    remedy: str = "raise max_iter, or keep the prior variance below 1e10",
+) -> None:
+    """Turn the status of a compiled solver into a typed error."""
+    name = type(provider).__name__
+    if status == NOT_POSITIVE_DEFINITE:
+        raise NotPositiveDefinite(
+            f"{name}: I + √W K √W has no Cholesky factor (largest prior variance {np.max(np.diag(K)):.1e}); "
+            "is K a covariance matrix, and finite?"
+        )
+    if status == NOT_CONVERGED:
+        raise NotConverged(
+            f"{name}: {what} {residual:.1e} > tol {provider.tol:.1e} after {n_factor} factorisations; {remedy}."
+        )
+
+
+def raise_for_sites(provider: Iterative, status: int, n_factor: int, residual: float, K: Array) -> None:
+    """Turn the status of a compiled solver of sites into a typed error."""
+    raise_for_status(
+        provider,
+        status,
+        n_factor,
+        residual,
+        K,
+        what="residual",
+        remedy="raise max_iter, keep the prior variance moderate, or add a White term to the kernel",
+    )
+
+
+def needs_factor(factor: Array | None, purpose: str) -> Array:
+    """Return the factor of a posterior, or say why there is none."""
+    if factor is None:
+        raise InvalidInput(f"This posterior was computed with its gradient; ask for gradient=False {purpose}.")
+    return factor
+
+
+def leave_out(mean: Array, alpha: Array, variance: Array, w: Array) -> tuple[Array, Array]:
+    """Mean and variance of each latent value without its own site: 1/v = 1/S_ii - w_i, μ = m - vα."""
+    v = variance / (1.0 - variance * w)
+    return mean - v * alpha, v
+
+
+def predict_by_factor(
+    L: Array | None, alpha: Array, scaled: Array, K_cross: Array, k_diag: Array
+) -> tuple[Array, Array]:
+    """Latent mean k'α and variance k** - |L⁻¹s|² at new inputs, with s the columns of `scaled`."""
+    V = solve_triangular(needs_factor(L, "to predict"), scaled, lower=True, check_finite=False)
+    # rounding can leave a variance of -1e-16 where it is 0
+    return K_cross.T @ alpha, np.maximum(k_diag - np.einsum("nm,nm->m", V, V), 0.0)

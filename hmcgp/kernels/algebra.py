@@ -1,0 +1,186 @@
+"""Kernels made of kernels: sum, product, scaling, and restriction to some columns.
+
+(k1 + k2)   K = K1 + K2      G pulls back to both unchanged
+(k1 * k2)   K = K1 ∘ K2      G pulls back to k1 as G ∘ K2 and to k2 as G ∘ K1
+a k         K = a K1         Σ G ∘ K1 for a, and a G for k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hmcgp.errors import InvalidInput
+from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.runtime.typing import Array
+
+
+@dataclass(frozen=True)
+class _Pair(Kernel):
+    left: Kernel
+    right: Kernel
+
+    def children(self) -> dict[str, Kernel]:
+        """Both operands; a chain a + b + c is three terms, not a nest of lefts."""
+        terms = self._terms()
+        if len(terms) == 2:
+            return {"left": self.left, "right": self.right}
+        return {f"term{i}": k for i, k in enumerate(terms, start=1)}
+
+    def _terms(self) -> list[Kernel]:
+        sides = (side._terms() if type(side) is type(self) else [side] for side in (self.left, self.right))
+        return [k for side in sides for k in side]
+
+
+@dataclass(frozen=True)
+class Sum(_Pair):
+    """k1(x, x') + k2(x, x')."""
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        K1, pull1 = self.left.vjp(X)
+        K2, pull2 = self.right.vjp(X)
+        return K1 + K2, lambda G: np.concatenate([pull1(G), pull2(G)])
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        return self.left.input_vjp(X, G) + self.right.input_vjp(X, G)
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        return self.left(X, X2) + self.right(X, X2)
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return self.left.diag(X) + self.right.diag(X)
+
+
+@dataclass(frozen=True)
+class Product(_Pair):
+    """k1(x, x') k2(x, x')."""
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        K1, pull1 = self.left.vjp(X)
+        K2, pull2 = self.right.vjp(X)
+        return K1 * K2, lambda G: np.concatenate([pull1(G * K2), pull2(G * K1)])
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        return self.left.input_vjp(X, G * self.right(X)) + self.right.input_vjp(X, G * self.left(X))
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        return self.left(X, X2) * self.right(X, X2)
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return self.left.diag(X) * self.right.diag(X)
+
+
+@dataclass(frozen=True)
+class Scaled(Kernel):
+    """scale * k(x, x').
+
+    Parameters
+    ----------
+    kernel : Kernel
+    scale : float or prior
+    """
+
+    kernel: Kernel
+    scale: Value = parameter("variance")
+
+    def children(self) -> dict[str, Kernel]:
+        """The scaled kernel."""
+        return {"": self.kernel}
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        scale = bound_value(self, "scale")
+        K, pull = self.kernel.vjp(X)
+        return scale * K, lambda G: np.append(scale * pull(G), np.vdot(G, K))
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
+        return np.asarray(bound_value(self, "scale") * self.kernel.input_vjp(X, G))
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        return np.asarray(bound_value(self, "scale") * self.kernel(X, X2))
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return np.asarray(bound_value(self, "scale") * self.kernel.diag(X))
+
+
+@dataclass(frozen=True)
+class On(Kernel):
+    """A kernel that sees only some columns.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    columns : tuple of int or str
+        Positions or names; `located` turns names into positions.
+    """
+
+    kernel: Kernel
+    columns: tuple[int | str, ...]
+
+    def children(self) -> dict[str, Kernel]:
+        """The restricted kernel."""
+        return {"": self.kernel}
+
+    def _positions(self, inputs: Sequence[str]) -> list[int]:
+        if not self.columns:
+            raise InvalidInput("'columns' of on() is empty; name at least one input.")
+        positions = [_position(c, inputs) for c in self.columns]
+        if len(set(positions)) < len(positions):
+            raise InvalidInput(f"'columns' of on() names an input twice: {list(self.columns)}.")
+        return positions
+
+    def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
+        return [inputs[i] for i in self._positions(inputs)]
+
+    def located(self, inputs: Sequence[str]) -> Kernel:
+        """The same kernel with positions in place of names, once the inputs are known."""
+        return On(self.kernel.located(self._child_inputs(inputs)), tuple(self._positions(inputs)))
+
+    def _cut(self, X: Array) -> Array:
+        if any(isinstance(c, str) for c in self.columns):
+            raise InvalidInput(
+                f"the kernel acts on the columns {list(self.columns)}, and does not know where they are: use "
+                "kernel.located(names), with the names of all inputs, or give it to Model or an estimator."
+            )
+        return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        """Covariance matrix and pullback (see `Kernel.vjp`)."""
+        return self.kernel.vjp(self._cut(X))
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        """Derivatives with respect to X (see `Kernel.input_vjp`); 0 in the columns that are not seen."""
+        dX = np.zeros(X.shape)
+        dX[:, np.asarray(self.columns, dtype=int)] = self.kernel.input_vjp(self._cut(X), G)
+        return dX
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        return self.kernel(self._cut(X), None if X2 is None else self._cut(X2))
+
+    def diag(self, X: Array) -> Array:
+        """Prior variance at each row of X."""
+        return self.kernel.diag(self._cut(X))
+
+
+def _position(column: int | str, inputs: Sequence[str]) -> int:
+    if isinstance(column, str):
+        if column not in inputs:
+            raise InvalidInput(
+                f"the kernel acts on column {column!r}, which is not among the inputs: {', '.join(inputs)}."
+            )
+        return list(inputs).index(column)
+    if not -len(inputs) <= column < len(inputs):
+        raise InvalidInput(
+            f"the kernel acts on column {column}, but there are only {len(inputs)} inputs: {', '.join(inputs)}."
+        )
+    return column % len(inputs)

@@ -1,0 +1,113 @@
+"""Compiled loops of kernels that are functions of one scaled distance, variance * φ(r²), r² = |z - z'|².
+
+Beside K they give its slope in the form W = -2 variance dφ/d(r²), with which
+
+    ∂K/∂ℓ_k = W (z_k - z'_k)²/ℓ_k,     ∂K/∂x_k = -W (z_k - z'_k)/ℓ_k,
+
+so that `stationary.pull_back` serves all of them (for the squared exponential W = K).  Where φ has a cusp at
+r = 0, W grows as 1/r, and W (z_k - z'_k)² tends to 0: W is set to 0 there.
+
+    MATERN12    e^-r                            W/variance = e^-r/r
+    MATERN32    (1 + t) e^-t,        t = √3 r                3 e^-t
+    MATERN52    (1 + t + t²/3) e^-t, t = √5 r                5/3 (1 + t) e^-t
+    RATIONAL    (1 + r²/2α)^-α                               (1 + r²/2α)^-(α+1)
+    TRIANGLE    1 - r                for r < 1, else 0       1/r
+    SPHERICAL   1 - 3/2 r + 1/2 r³   for r < 1, else 0       3/2 (1/r - r)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.lapack import exp_nonpositive, mirror_lower
+from hmcgp.runtime.typing import Array
+
+MATERN12, MATERN32, MATERN52, RATIONAL, TRIANGLE, SPHERICAL = range(6)
+
+
+@compiled
+def _square_distances(Z: Array, i: int, Z2: Array, m: int, out: Array) -> None:
+    """Write |z_i - z_j|² of column i of Z and the first m columns of Z2."""
+    for j in range(m):
+        out[j] = 0.0
+    for k in range(Z.shape[0]):
+        a, b = Z[k, i], Z2[k]
+        for j in range(m):
+            out[j] += (a - b[j]) * (a - b[j])
+
+
+@compiled
+def _profile(kind: int, alpha: float, variance: float, s: Array, work: Array, k: Array, w: Array) -> None:
+    """Write variance φ into k and W into w, for the squared distances s; all of one length."""
+    m = s.shape[0]
+    if kind == RATIONAL:
+        for j in range(m):
+            base = 0.5 * s[j] / alpha
+            work[j] = -alpha * math.log1p(base)
+            w[j] = 1.0 / (1.0 + base)
+        exp_nonpositive(work, k, variance)
+        for j in range(m):
+            w[j] *= k[j]
+    elif kind in {TRIANGLE, SPHERICAL}:
+        cubic = 0.5 if kind == SPHERICAL else 0.0
+        for j in range(m):
+            r = math.sqrt(s[j])
+            inside = variance if r < 1.0 else 0.0
+            k[j] = inside * (1.0 - r * (1.0 + cubic * (1.0 - s[j])))
+            w[j] = inside * (1.0 + cubic - 3.0 * cubic * s[j]) / r if r > 0.0 else 0.0
+    else:
+        rate = math.sqrt(1.0 + 2.0 * kind)  # √(2ν)
+        for j in range(m):
+            work[j] = -rate * math.sqrt(s[j])
+        exp_nonpositive(work, w, variance)  # variance e^-t
+        for j in range(m):
+            t = -work[j]
+            if kind == MATERN12:
+                k[j] = w[j]
+                w[j] = w[j] / t if t > 0.0 else 0.0
+            elif kind == MATERN32:
+                k[j] = (1.0 + t) * w[j]
+                w[j] *= 3.0
+            else:
+                k[j] = (1.0 + t * (1.0 + t / 3.0)) * w[j]
+                w[j] *= 5.0 / 3.0 * (1.0 + t)
+
+
+@compiled
+def covariance(kind: int, alpha: float, Z: Array, variance: float, slopes: bool) -> tuple[Array, Array]:
+    """K of the n columns of Z, symmetric, of shape (n, n), and with `slopes` the lower triangle of W."""
+    n = Z.shape[1]
+    K, W = np.empty((n, n)), np.empty((n if slopes else 1, n))
+    s, work = np.empty(n), np.empty(n)
+    for i in range(n):
+        m = i + 1
+        _square_distances(Z, i, Z, m, s)
+        _profile(kind, alpha, variance, s[:m], work[:m], K[i, :m], W[i if slopes else 0, :m])
+    mirror_lower(K)
+    return K, W
+
+
+@compiled
+def cross_covariance(kind: int, alpha: float, Z: Array, Z2: Array, variance: float) -> Array:
+    """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m)."""
+    n, m = Z.shape[1], Z2.shape[1]
+    K, s, work, w = np.empty((n, m)), np.empty(m), np.empty(m), np.empty(m)
+    for i in range(n):
+        _square_distances(Z, i, Z2, m, s)
+        _profile(kind, alpha, variance, s, work, K[i], w)
+    return K
+
+
+@compiled
+def pull_back_rational(G: Array, K: Array, W: Array) -> float:
+    """Σ_ij G_ij ∂K_ij/∂α = Σ_ij G_ij K_ij (b/(1 + b) - log(1 + b)), with b = r²/2α = K/W - 1."""
+    total = 0.0
+    for i in range(K.shape[0]):
+        for j in range(i):
+            if W[i, j] > 0.0:  # else K has underflowed too
+                base = K[i, j] / W[i, j]
+                total += G[i, j] * K[i, j] * (1.0 - 1.0 / base - math.log(base))
+    return 2.0 * total

@@ -1,0 +1,176 @@
+"""The likelihoods of several classes."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from numbers import Integral
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import log_ndtr, log_softmax, logsumexp
+
+from hmcgp.errors import InvalidInput
+from hmcgp.likelihoods.base import Derivatives, Likelihood
+from hmcgp.likelihoods.largest_average import largest
+from hmcgp.likelihoods.softmax_average import log_power_average, softmax_average, summing_to_one
+from hmcgp.runtime.typing import Array
+
+_TINY = np.finfo(float).tiny
+_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+_NEWTON = 12
+
+
+@dataclass(frozen=True)
+class Classes(Likelihood):
+    """Base class: p(y | f) of y = 0, 1, …, C - 1, with a latent value f_c for each class.
+
+    Parameters
+    ----------
+    n_classes : int, optional
+        Number of classes C, counted in y by default.  A class without a row is allowed only where C is given: what is
+        known of it is that it was not seen.
+    """
+
+    n_classes: int | None = None
+    targets: ClassVar[str] = "classes"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        n = self.n_classes
+        if n is not None and not (isinstance(n, Integral) and not isinstance(n, bool) and n >= 2):
+            raise InvalidInput(f"'n_classes' must be a whole number >= 2, or None to count them in y; got {n!r}.")
+
+    def count(self, y: Array) -> int:
+        """Number of classes, of which y holds the codes."""
+        return int(np.max(y)) + 1 if self.n_classes is None else int(self.n_classes)
+
+    def check_targets(self, y: Array) -> None:
+        """Raise InvalidInput unless y holds the classes 0, 1, …, C - 1, each at least once where C was not given."""
+        found = np.unique(y)
+        whole = np.isfinite(found).all() and (found >= 0.0).all() and (found == np.round(found)).all()
+        if not whole or len(found) < 2:
+            raise InvalidInput(
+                f"'y' must hold the classes 0, 1, 2, … of at least two kinds; got {found[:5].tolist()}. "
+                "Encode classes with GPClassifier."
+            )
+        if self.n_classes is None and len(found) < self.count(y):
+            missing = sorted(set(range(self.count(y))) - set(found.astype(int).tolist()))
+            raise InvalidInput(f"'y' holds no row of the classes {missing[:5]}: number the classes without gaps.")
+        if found[-1] >= self.count(y):
+            raise InvalidInput(f"'y' holds the class {found[-1]:g}, and there are {self.n_classes}, counted from 0.")
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        """Refused: derivatives in C latent values are no vectors of length n."""
+        raise InvalidInput(f"{type(self).__name__} has a latent value per class: its evidence knows its derivatives.")
+
+    def average(self, mean: Array, variance: Array) -> Array:
+        """Refused: a class has no opposite, and so there is no P(y = +1)."""
+        raise InvalidInput(f"{type(self).__name__} explains several classes: ask for class_probabilities.")
+
+    @abstractmethod
+    def class_probabilities(self, mean: Array, variance: Array) -> Array:
+        """Probability of each class at each row, for Gaussian latent values.
+
+        Parameters
+        ----------
+        mean : ndarray of shape (m, C)
+        variance : ndarray of shape (m, C, C)
+            Covariance of the C latent values of each row.
+
+        Returns
+        -------
+        ndarray of shape (C, m)
+            Columns sum to 1.
+        """
+
+    def normalised(self, p: Array) -> Array:
+        """Sums of class probabilities over draws, of shape (m, C), as probabilities whose rows sum to 1 exactly."""
+        return summing_to_one(p)
+
+    def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log predictive probability of the class of each row (see `class_probabilities`), of shape (n,)."""
+        p = self.class_probabilities(mean, variance)[np.asarray(y, dtype=int), np.arange(len(y))]
+        return np.log(np.maximum(p, _TINY))
+
+
+@dataclass(frozen=True)
+class Softmax(Classes):
+    """p(y = c | f) = exp f_c/Σ_a exp f_a, with a latent value f_c for each class.
+
+    Parameters
+    ----------
+    n_classes : int, optional
+        Number of classes C, counted in y by default (see `Classes`).
+    """
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """Log p(y | f) of each row.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            Classes.
+        f : ndarray of shape (n, C)
+            Latent values.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        return np.asarray(log_softmax(f, axis=1)[np.arange(len(y)), np.asarray(y, dtype=int)])
+
+    def class_probabilities(self, mean: Array, variance: Array) -> Array:
+        """See `Classes.class_probabilities`; `hmcgp.likelihoods.softmax_average` states the accuracy."""
+        return softmax_average(mean, variance).T
+
+    def log_weighted_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log ∫ p^ω N (see `Likelihood.log_weighted_average`), at the points of `class_probabilities`."""
+        if self.weights is None:
+            return self.log_average(y, mean, variance)
+        return log_power_average(np.asarray(y, dtype=int), mean, variance, self.row_weights(len(y)))
+
+
+@dataclass(frozen=True)
+class MultinomialProbit(Classes):
+    """y = argmax_c (f_c + e_c) with e_c ~ N(0, 1), a latent value f_c for each class: the class of the largest.
+
+    p(y | f) = E[Π_{c≠y} Φ(u + f_y - f_c)], u ~ N(0, 1).  Two classes are a probit of (f_1 - f_0)/√2.
+
+    Parameters
+    ----------
+    n_classes : int, optional
+        Number of classes C, counted in y by default.  A class without a row is allowed only where C is given: what is
+        known of it is that it was not seen.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights is not None:
+            raise InvalidInput(
+                "rows behind a multinomial probit cannot have weights: their factors are approximated one by one. "
+                "Repeat the rows, or take the softmax, likelihood='logistic' with evidence='laplace'."
+            )
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """Log p(y | f) of each row (see `Softmax.log_prob`), by the trapezoidal rule in u.
+
+        The integrand is log-concave with a curvature between 1 and C: it has 1e-15 of its peak or less beyond ±8.5
+        from its mode, which is found by Newton's method from the left.
+        """
+        others = np.arange(f.shape[1]) != np.asarray(y)[:, None]
+        gap = (f[~others][:, None] - f)[others].reshape(len(f), -1)  # (n, C - 1)
+        u = np.zeros((len(f), 1))
+        for _ in range(_NEWTON):  # the slope is convex and falls: no step goes too far
+            z = u + gap
+            r = np.exp(-0.5 * z**2 - _LOG_SQRT_2PI - log_ndtr(z))
+            u = u + (r.sum(axis=1, keepdims=True) - u) / (1.0 + (r * (z + r)).sum(axis=1, keepdims=True))
+        step = 0.7 / np.sqrt(f.shape[1])
+        grid = u + step * np.arange(-np.ceil(8.5 / step), np.ceil(8.5 / step) + 1.0)  # (n, P)
+        log_terms = -0.5 * grid**2 + log_ndtr(grid[:, :, None] + gap[:, None, :]).sum(axis=2)
+        return np.asarray(logsumexp(log_terms, axis=1) + np.log(step) - _LOG_SQRT_2PI)
+
+    def class_probabilities(self, mean: Array, variance: Array) -> Array:
+        """See `Classes.class_probabilities`; `hmcgp.likelihoods.largest_average` states the accuracy."""
+        return summing_to_one(largest(mean, variance + np.eye(mean.shape[1]))).T

@@ -1,0 +1,8 @@
+"""A model: data, kernel, likelihood, evidence and priors as one log density."""
+
+from __future__ import annotations
+
+from hmcgp.model.growing import GrowingModel
+from hmcgp.model.model import Model
+
+__all__ = ["GrowingModel", "Model"]

@@ -1,0 +1,142 @@
+"""Which likelihood goes with which evidence provider, and what they are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hmcgp.errors import InvalidInput
+from hmcgp.evidence import (
+    EP,
+    TAP,
+    EvidenceProvider,
+    Exact,
+    Laplace,
+    LowerBound,
+    MultinomialEP,
+    NaiveMeanField,
+    SoftmaxLaplace,
+    UpperBound,
+)
+from hmcgp.likelihoods import (
+    Classes,
+    Gaussian,
+    LabelNoise,
+    Likelihood,
+    Logistic,
+    MultinomialProbit,
+    Probit,
+    Softmax,
+    VaryingNoise,
+)
+from hmcgp.runtime.checks import lowered, name_among, refuse_class
+
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    "logistic": Logistic,
+    "probit": Probit,
+    "label_noise": LabelNoise,
+    "gaussian": Gaussian,
+    "varying_noise": VaryingNoise,
+    "softmax": Softmax,
+    "multinomial_probit": MultinomialProbit,
+}
+PROVIDERS: dict[str, type[Any]] = {
+    "exact": Exact,
+    "laplace": Laplace,
+    "ep": EP,
+    "tap": TAP,
+    "naive": NaiveMeanField,
+    "lower": LowerBound,
+    "upper": UpperBound,
+    "softmax": SoftmaxLaplace,
+    "multinomial_ep": MultinomialEP,
+}
+_OF_CLASSES = {"laplace": "softmax", "ep": "multinomial_ep"}  # what a method is called where there are several classes
+
+
+def as_likelihood(likelihood: str | Likelihood, type_of_targets: str | None = None) -> Likelihood:
+    """Instance of a likelihood from its name, or itself.
+
+    Parameters
+    ----------
+    likelihood : str or Likelihood
+    type_of_targets : {"labels", "numbers"}, optional
+        Where given, a likelihood of the others is refused.
+
+    Raises
+    ------
+    InvalidInput
+        For an unknown name, a class instead of an instance, or a likelihood of other targets.
+    """
+    refuse_class("likelihood", likelihood)
+    found: Any = likelihood
+    if not isinstance(likelihood, Likelihood):
+        known = [name for name, kind in LIKELIHOODS.items() if _explains(kind, type_of_targets)]
+        name = lowered(likelihood)
+        if name not in LIKELIHOODS:
+            name_among("likelihood", likelihood, known, " or a Likelihood, such as Probit()")
+        found = LIKELIHOODS[name]()
+    if not _explains(found, type_of_targets):
+        own, other, names = (
+            ("GPRegressor", "GPClassifier", "'gaussian'")
+            if type_of_targets == "numbers"
+            else ("GPClassifier", "GPRegressor", "'logistic' or 'probit'")
+        )
+        raise InvalidInput(
+            f"likelihood={likelihood!r} is for {found.targets}, and {own} explains {type_of_targets}: take {other} "
+            f"for them, or likelihood={names} here."
+        )
+    return found
+
+
+def as_provider(evidence: str | EvidenceProvider, *, several_classes: bool = False) -> EvidenceProvider:
+    """Instance of an evidence provider from its name, or itself.
+
+    Parameters
+    ----------
+    evidence : str or EvidenceProvider
+    several_classes : bool
+        Whether "laplace" and "ep" mean those of several classes.
+    """
+    refuse_class("evidence", evidence)
+    if not isinstance(evidence, str) and hasattr(evidence, "supports"):
+        return evidence
+    name = name_among("evidence", evidence, PROVIDERS, " or an evidence provider, such as EP()")
+    provider: EvidenceProvider = PROVIDERS[_OF_CLASSES.get(name, name) if several_classes else name]()
+    return provider
+
+
+def resolve(
+    likelihood: str | Likelihood, evidence: str | EvidenceProvider | None
+) -> tuple[Likelihood, EvidenceProvider]:
+    """Instances of a likelihood and an evidence provider that fit each other.
+
+    Parameters
+    ----------
+    likelihood : str or Likelihood
+    evidence : str or EvidenceProvider or None
+        None takes the first of `PROVIDERS` that fits; for several classes, "laplace" is "softmax" and "ep" is
+        "multinomial_ep".  Names may be written in any case.
+
+    Raises
+    ------
+    InvalidInput
+        For an unknown name, or a pair that does not fit, with the names of the evidence that does.
+    """
+    lik = as_likelihood(likelihood)
+    if evidence is None:
+        evidence = next((name for name, p in PROVIDERS.items() if isinstance(lik, p.supports)), "laplace")
+    provider: Any = as_provider(evidence, several_classes=isinstance(lik, Classes))
+    if not isinstance(lik, provider.supports):
+        fitting = [
+            f"evidence={name!r}" for name, p in PROVIDERS.items() if isinstance(lik, p.supports) and name != "upper"
+        ]
+        others = ", ".join(c.__name__ for c in provider.supports)
+        raise InvalidInput(
+            f"{type(provider).__name__} cannot integrate {type(lik).__name__} (it takes {others}): take "
+            f"{' or '.join(fitting) or 'an evidence provider of your own that supports it'}."
+        )
+    return lik, provider
+
+
+def _explains(likelihood: Any, type_of_targets: str | None) -> bool:
+    return type_of_targets is None or (likelihood.targets == "numbers") == (type_of_targets == "numbers")

@@ -1,0 +1,1 @@
+"""Numerical building blocks without a word of Gaussian processes."""

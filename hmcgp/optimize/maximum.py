@@ -1,0 +1,343 @@
+"""The maximum of the posterior density (MAP), from several starts, by L-BFGS or by EM-EP.
+
+The density is that of the unconstrained parameters u, Jacobian included: the one that the samplers see.  Its
+maximum is not the maximum of the density of the natural parameters; for log-normal priors it is the one that treats
+log θ as the parameter, as Barber & Williams (1997) do.
+
+EM-EP (Kim & Ghahramani 2006) climbs the same density.  Its E-step evaluates it by EP at the hyperparameters u₀; its
+M-step climbs a surrogate that the target builds there, with the posterior of the latent values held fixed:
+
+    F(u | u₀) = E[log p(latent values, y | u)] + log p(u) + const.,      touching log p(u | y) at u₀ in value and slope
+
+A few L-BFGS iterations raise F and never lower it (a generalised M-step); u₀ moves to where they end.  Fixed points are
+the stationary points of the density.  Were the posterior exact, every step would raise the density too; EP is no bound,
+so here that is the rule, not a law.  Convergence is linear.
+
+L-BFGS compares values, and the rounding of a log density over a badly conditioned covariance (numbers almost without
+noise) hides the last of the slope: where the curvature is h, values that are wrong by e tell nothing of slopes below
+sqrt(2 h e).  Which of several searches that end at one optimum is the highest then hangs on rounding too.  Gradients
+are not compared but set to zero, so Newton's method finishes the best search, with the Hessian by differences of
+gradients: what is returned is the optimum as far as rounding lets it be known, wherever the search happened to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from hmcgp.errors import InvalidInput
+from hmcgp.numerics.density import ExpectationTarget, Target
+from hmcgp.runtime.checks import check_count, name_among
+from hmcgp.runtime.memory import check_memory
+from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
+from hmcgp.runtime.random import RandomStateLike, spawn_generators
+from hmcgp.runtime.typing import Array
+from hmcgp.samplers.chains.chain import find_start
+from hmcgp.samplers.integrators import State, init
+from hmcgp.samplers.trace import Info, Trace
+
+GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum
+M_STEP_ITERATIONS = 2  # of L-BFGS: more of them polish a maximum that the next E-step moves
+_HALVINGS = 10  # of a step that leads to where the E-step fails
+_NEWTON_STEPS = 5  # at most, with one Hessian; the first takes the gradient down a thousandfold
+_ROUNDING = 1e-6  # more than rounding changes a log density: a fall that is none
+
+
+class MapResult(NamedTuple):
+    """The best optimum found, and how the others compare."""
+
+    position: Array  # (n_dim,), unconstrained
+    parameters: Array  # (n_dim,), natural
+    logdensity: float  # of u
+    names: list[str]
+    evaluations: int  # over all restarts; for EM-EP, of the density and of its surrogates together
+    converged: bool  # whether the gradient vanishes at the best optimum
+    restarts: Array  # (n_restarts,), log density reached from each start
+    carry: object  # warm start for evaluations near the optimum
+
+
+class _Optimum(NamedTuple):
+    state: State
+    evaluations: int
+    stalled: bool = False  # whether the search ended by itself, not at its budget
+
+
+class _Objective:
+    """-log p(u) and its gradient, for a minimiser; remembers the best state and hands the carry on."""
+
+    def __init__(self, target: Target, start: State) -> None:
+        self.target, self.best, self.last = target, start, start
+        self.evaluations = 1
+        # above anything the descent accepts, and near enough for the line search to interpolate
+        self.penalty = -start.logdensity + max(100.0, abs(start.logdensity))
+
+    def __call__(self, u: Array) -> tuple[float, Array]:
+        if np.array_equal(u, self.last.position):
+            return -self.last.logdensity, -self.last.grad  # the start is known
+        state = init(self.target, u, self.last.carry)
+        self.evaluations += 1
+        if state.logdensity == -inf:
+            return self.penalty, np.zeros_like(u)
+        self.last = state
+        if state.logdensity > self.best.logdensity:
+            self.best = state
+        return -state.logdensity, -state.grad
+
+
+def find_map(
+    target: Target,
+    *,
+    method: str = "lbfgs",
+    n_restarts: int = 5,
+    random_state: RandomStateLike = None,
+    n_jobs: int | None = None,
+    start: Array | None = None,
+    maxiter: int | None = None,
+) -> MapResult:
+    """Find the maximum of the density of the unconstrained parameters, from several starts.
+
+    Parameters
+    ----------
+    target : Target
+        The log density, with its gradient.
+    method : {"lbfgs", "em-ep"}, default="lbfgs"
+        "em-ep" is the algorithm of Kim & Ghahramani (2006), for a `Model` with evidence "ep" or "tap": it ends at the
+        same optima as "lbfgs", after five to twenty-five times as many evaluations.  Its authors' model has the step of
+        `LabelNoise` and a `White` term in the kernel; a step without `White` leaves it with singular matrices.
+    n_restarts : int
+        Number of starts, drawn by `target.initial`, each from its own stream.
+    random_state : None, int, SeedSequence, Generator or RandomState
+        Seed of the starts; start i is the same whatever their number.
+    n_jobs : int, optional
+        Workers, as in `hmcgp.samplers.sample`.
+    start : ndarray of shape (n_dim,), optional
+        Unconstrained point that takes the place of the first start.
+    maxiter : int, optional
+        Most iterations per start; default: 200 of L-BFGS, or 2000 pairs of E- and M-steps.
+
+    Returns
+    -------
+    MapResult
+        The best over all starts.
+
+    Raises
+    ------
+    InvalidInput
+        For "em-ep" with another target or evidence, or where it cannot start.
+    """
+    method = name_among("method", method, _METHODS)
+    if method == "em-ep" and not isinstance(target, ExpectationTarget):
+        raise InvalidInput(
+            f"EM-EP needs a target that takes expectations, a Model with evidence 'ep' or 'tap'; got a "
+            f"{type(target).__name__}. Use method='lbfgs'."
+        )
+    climb, usual = _METHODS[method]
+    maxiter = usual if maxiter is None else maxiter
+    check_count("maxiter", maxiter, 1)
+    if start is not None and np.shape(start) != (target.n_dim,):
+        raise InvalidInput(f"'start' must have shape ({target.n_dim},); got {np.shape(start)}.")
+    return _best(target, _climb_all(target, climb, maxiter, n_restarts, random_state, n_jobs, start))
+
+
+def climb_from_starts(
+    target: Target, *, n_restarts: int, random_state: RandomStateLike = None, n_jobs: int | None = None
+) -> list[State]:
+    """Climb by L-BFGS from several starts; return where each search ended (arguments as of `find_map`)."""
+    climb, maxiter = _METHODS["lbfgs"]
+    return [optimum.state for optimum in _climb_all(target, climb, maxiter, n_restarts, random_state, n_jobs)]
+
+
+def _climb_all(
+    target: Target,
+    climb: Callable[..., _Optimum],
+    maxiter: int,
+    n_restarts: int,
+    random_state: RandomStateLike,
+    n_jobs: int | None,
+    start: Array | None = None,
+) -> list[_Optimum]:
+    check_count("n_restarts", n_restarts, 1)
+    starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
+    n_workers = resolve_n_jobs(n_jobs, n_restarts)
+    check_memory(target, n_workers)
+    rngs = spawn_generators(random_state, n_restarts)
+    calls = [(climb, (target, rng, u, maxiter)) for rng, u in zip(rngs, starts, strict=True)]
+    return run_tasks(calls, n_workers)
+
+
+def _climb(target: Target, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
+    objective = _Objective(target, find_start(target, rng, start))
+    stalled = _descend(objective, maxiter)
+    return _Optimum(objective.best, objective.evaluations, stalled)
+
+
+def _descend(objective: _Objective, maxiter: int) -> bool:
+    """Descend; return whether anything but the budget ended it."""
+    # stops on the gradient; ftol only ends what rounding keeps from getting there
+    result = minimize(
+        objective,
+        objective.best.position,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": maxiter, "maxfun": 20 * maxiter, "gtol": 0.1 * GRADIENT_TOLERANCE, "ftol": 1e-15},
+    )
+    return bool(result.status != 1)
+
+
+def hessian(target: Target, state: State, step: float = 1e-2) -> Array:
+    """Second derivatives of the log density, by central differences of its gradient.
+
+    Parameters
+    ----------
+    target : Target
+        The log density; it is evaluated 2 n_dim times.
+    state : State
+        Where.
+    step : float, default=1e-2
+        Of every coordinate; small against the width of the prior, large against the rounding of gradients.
+
+    Returns
+    -------
+    ndarray of shape (n_dim, n_dim)
+        Symmetric; NaN where the log density is -inf on one side.
+    """
+    rows = []
+    for e in step * np.eye(target.n_dim):
+        ahead, behind = (init(target, state.position + sign * e, state.carry) for sign in (1.0, -1.0))
+        failed = min(ahead.logdensity, behind.logdensity) == -inf
+        rows.append(np.full(target.n_dim, np.nan) if failed else (ahead.grad - behind.grad) / (2.0 * step))
+    H = np.array(rows)
+    return 0.5 * (H + H.T)
+
+
+def _polish(target: Target, optimum: _Optimum) -> _Optimum:
+    """Take the gradient to zero, as far as rounding lets it, by Newton's method; else the optimum as it was."""
+    state, evaluations = optimum.state, optimum.evaluations + 2 * target.n_dim
+    best, slope = state, np.max(np.abs(state.grad))
+    H = hessian(target, state)
+    if not (np.isfinite(H).all() and np.linalg.eigvalsh(H).max() < 0.0):
+        return optimum._replace(evaluations=evaluations)
+    for _ in range(_NEWTON_STEPS):
+        state = init(target, state.position - np.linalg.solve(H, state.grad), state.carry)
+        evaluations += 1
+        last, left = slope, np.max(np.abs(state.grad))
+        if not (state.logdensity > optimum.state.logdensity - _ROUNDING and left < slope):
+            break
+        best, slope = state, left
+        if left > 0.5 * last:
+            break
+    return _Optimum(best if slope <= GRADIENT_TOLERANCE else optimum.state, evaluations)
+
+
+def _climb_by_em(target: ExpectationTarget, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
+    first = find_start(target, rng, start)
+    state, surrogate = _e_step(target, first.position, first.carry)
+    evaluations = 2
+    if surrogate is None:
+        raise InvalidInput(
+            f"EM-EP cannot start at u = {first.position}: the covariance of the latent values is singular to working "
+            "precision. Add a White term to the kernel, or use link='probit' or method='lbfgs'."
+        )
+    for _ in range(maxiter):
+        if np.max(np.abs(state.grad)) <= 0.1 * GRADIENT_TOLERANCE:
+            break
+        m_step = _Objective(surrogate, state)
+        _descend(m_step, M_STEP_ITERATIONS)
+        surrogate = None
+        for position in _candidates(m_step, state):
+            moved, surrogate = _e_step(target, position, state.carry)
+            evaluations += 1
+            if surrogate is not None:
+                break
+        evaluations += m_step.evaluations - 1  # the first is the E-step's
+        if surrogate is None:
+            break
+        state = moved
+    return _Optimum(state, evaluations)
+
+
+def _e_step(target: ExpectationTarget, position: Array, carry: object) -> tuple[State, Target | None]:
+    evaluation, surrogate = target.expectation(position, carry)
+    return State(position, evaluation.logdensity, evaluation.grad, evaluation.carry), surrogate
+
+
+def _candidates(m_step: _Objective, state: State) -> Iterator[Array]:
+    """Where the next E-step may be: at the end of the M-step, or on the way there at points where F has not fallen."""
+    if m_step.best is state:
+        return  # rounding hides the slope that is left
+    end = m_step.best.position
+    yield end
+    for k in range(1, _HALVINGS):
+        position = state.position + 0.5**k * (end - state.position)
+        if -m_step(position)[0] >= state.logdensity:
+            yield position
+
+
+_METHODS: dict[str, tuple[Callable[..., _Optimum], int]] = {"lbfgs": (_climb, 200), "em-ep": (_climb_by_em, 2000)}
+
+
+def _best(target: Target, optima: list[_Optimum]) -> MapResult:
+    highest = max(optima, key=lambda optimum: optimum.state.logdensity)
+    evaluations = sum(optimum.evaluations for optimum in optima) - highest.evaluations
+    if highest.stalled:
+        highest = _polish(target, highest)
+    best = highest.state
+    return MapResult(
+        position=best.position,
+        parameters=target.constrain(best.position),
+        logdensity=best.logdensity,
+        names=list(target.names),
+        evaluations=evaluations + highest.evaluations,
+        converged=bool(np.max(np.abs(best.grad)) <= GRADIENT_TOLERANCE),
+        restarts=np.array([optimum.state.logdensity for optimum in optima]),
+        carry=best.carry,
+    )
+
+
+def point_trace(result: MapResult, seconds: float = 0.0) -> Trace:
+    """Dress an optimum up as a trace of one draw, so that whatever takes draws takes it.
+
+    Parameters
+    ----------
+    result : MapResult
+        The optimum.
+    seconds : float, default=0.0
+        How long it took to find.
+
+    Returns
+    -------
+    Trace
+        One chain of one draw by the sampler "map", without warm-up.
+    """
+    u = result.position[None, None, :]  # (1, 1, n_dim)
+    info = Info(
+        lp=result.logdensity,
+        acceptance_rate=1.0,
+        step_size=0.0,
+        n_steps=result.evaluations,
+        energy=-result.logdensity,
+        energy_error=0.0,
+        diverging=False,
+        solver_iterations=0,
+        solver_residual=0.0,
+        not_positive_definite=0,
+        not_converged=0,
+    )
+    stats = {name: np.array([[value]]) for name, value in info._asdict().items()}
+    return Trace(
+        draws=result.parameters[None, None, :],
+        unconstrained=u,
+        stats=stats,
+        names=result.names,
+        sampler="map",
+        sampling_time=seconds,
+        interrupted=False,
+        warmup_draws=u[:, :0],
+        warmup_unconstrained=u[:, :0],
+        warmup_stats={name: value[:, :0] for name, value in stats.items()},
+        inv_metric=np.zeros((1, len(result.names))),
+    )

@@ -1,0 +1,215 @@
+"""Parameters of kernels and likelihoods: a number is a fact, a prior is a question.
+
+A class with parameters is a frozen dataclass that derives from `Parametric` and marks them:
+
+    variance: Value = parameter("variance")                      positive
+    flip: Value = parameter("flip", support=(0.0, 0.5))          strictly between 0 and ½
+
+The value of each is a fact (a number, or one number per input) or a question (anything else, in practice a prior; None
+asks for the default prior of its role); nothing here looks inside a question.  Once `bind` has put a number in place of
+every parameter, the object is *bound*, and can be evaluated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from numbers import Real
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+
+from hmcgp.errors import InvalidInput
+from hmcgp.runtime.typing import Array
+
+Value: TypeAlias = Any  # a number, an array of numbers, None (the default prior), or a prior
+
+POSITIVE = (0.0, math.inf)
+REAL = (-math.inf, math.inf)
+
+
+class Parameter(NamedTuple):
+    """One parameter of a kernel or a likelihood, scalar or per input."""
+
+    name: str  # "length_scale", or "left.length_scale" where two must be told apart
+    size: int
+    labels: tuple[str, ...] | None  # names of the components of a vector: of the inputs, if it has one for each
+    value: Value
+    role: str  # "variance", "length_scale", "noise", …: selects the default prior
+    n_inputs: int = 1  # that its kernel sees
+    support: tuple[float, float] = POSITIVE  # the open interval that its values lie in
+    of_class: str | None = None  # whose latent function it shapes, where each class has a kernel of its own
+
+    @property
+    def is_free(self) -> bool:
+        """True for a question, False for a fact."""
+        return not is_number(self.value)
+
+    @property
+    def flat_names(self) -> list[str]:
+        """One name per component: `variance`, `length_scale[FL]`."""
+        return [self.name] if self.labels is None else [f"{self.name}[{label}]" for label in self.labels]
+
+
+def is_number(value: Value) -> bool:
+    """True for a number or, one per input, a tuple (an array once bound) of them."""
+    if isinstance(value, tuple | np.ndarray):
+        return True
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def interval(support: tuple[float, float]) -> str:
+    """An open interval in words: "positive and finite", "finite", "strictly between 0 and 0.5"."""
+    if support in {POSITIVE, REAL}:
+        return "finite" if support == REAL else "positive and finite"
+    return f"strictly between {support[0]:g} and {support[1]:g}"
+
+
+def parameter(
+    role: str,
+    *,
+    per_input: bool = False,
+    per_basis: bool = False,
+    support: tuple[float, float] = POSITIVE,
+    allowed: tuple[float, ...] = (),
+) -> Any:
+    """Declare a dataclass field as a parameter.
+
+    Parameters
+    ----------
+    role : str
+        Which default prior suits it: "variance", "length_scale", "noise", … (see `hmcgp.priors.default_prior`).
+    per_input : bool, default=False
+        One value per input column when the kernel has ``ard=True``.
+    per_basis : bool, default=False
+        One value per basis function, of which the class tells the names (`_basis_names`).
+    support : tuple of float, default=(0, inf)
+        The open interval that its values, and the support of its prior, lie in.
+    allowed : tuple of float, default=()
+        Further values that a fact may have, such as an end of the interval.
+    """
+    facts = {"role": role, "per_input": per_input, "per_basis": per_basis, "support": support, "allowed": allowed}
+    return field(default=None, metadata=facts)
+
+
+@dataclass(frozen=True)
+class Parametric:
+    """A frozen value with parameters, each a fact or a question."""
+
+    def __post_init__(self) -> None:
+        for f in self._own_fields():
+            value = getattr(self, f.name)
+            if isinstance(value, list | tuple | np.ndarray):  # kept as a tuple: kernels compare and hash
+                value = self._per_input(f, value)
+                object.__setattr__(self, f.name, value)
+            lower, upper = f.metadata["support"]
+            allowed = f.metadata["allowed"]
+            # NaN fails too
+            if is_number(value) and not all(lower < v < upper or v in allowed for v in np.atleast_1d(value)):
+                raise InvalidInput(
+                    f"'{f.name}' of {type(self).__name__} must be {interval((lower, upper))}; got {value}. "
+                    "Give a number to fix it, a prior to infer it, or nothing for the default prior."
+                )
+
+    def _per_input(self, f: Any, value: Any) -> tuple[float, ...] | float:
+        what = f"'{f.name}' of {type(self).__name__}"
+        try:
+            array = np.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            raise InvalidInput(
+                f"{what} must be a number, one number per input, or one prior (with ard=True, for every input); "
+                f"got {value}."
+            ) from None
+        if array.ndim == 0:
+            return float(array)
+        vector = f.metadata["per_input"] or f.metadata["per_basis"]
+        if array.ndim > 1 or not vector:
+            raise InvalidInput(f"{what} takes {'one number per input' if vector else 'one number'}; got {value}.")
+        return tuple(array.tolist())
+
+    def parameters(self, inputs: Sequence[str]) -> list[Parameter]:
+        """All parameters, in the order in which derivatives come.
+
+        Parameters
+        ----------
+        inputs : sequence of str
+            Names of the input columns.
+        """
+        return self._own_parameters(inputs)
+
+    def _own_fields(self) -> tuple[Any, ...]:
+        return _parameter_fields(type(self))  # type: ignore[arg-type]  # the class is hashable, whatever its instances
+
+    def _own_parameters(self, inputs: Sequence[str]) -> list[Parameter]:
+        """Parameters of this object itself, without those of its parts."""
+        found = []
+        for f in self._own_fields():
+            value = getattr(self, f.name)
+            given = isinstance(value, tuple | np.ndarray)  # one number per component was written down
+            labels = self._components(f, inputs) if given or not is_number(value) else None
+            if given and labels is not None and len(value) != len(labels):
+                what = "inputs" if f.metadata["per_input"] else "basis functions"
+                raise InvalidInput(
+                    f"'{f.name}' of {type(self).__name__} has {len(value)} values for {len(labels)} {what} "
+                    f"({', '.join(labels)}). Give one number, or one for each."
+                )
+            size = 1 if labels is None else len(labels)
+            found.append(Parameter(f.name, size, labels, value, f.metadata["role"], len(inputs), f.metadata["support"]))
+        return found
+
+    def _components(self, f: Any, inputs: Sequence[str]) -> tuple[str, ...] | None:
+        """Names of the components of a parameter that is a vector, or would be if it were asked for; else None."""
+        if f.metadata["per_basis"]:
+            return self._basis_names(inputs)
+        given = isinstance(getattr(self, f.name), tuple | np.ndarray)
+        return tuple(inputs) if f.metadata["per_input"] and (given or getattr(self, "ard", False)) else None
+
+    def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        """Names of the basis functions of parameters with `per_basis`: of the inputs, unless a class says otherwise."""
+        return tuple(inputs)
+
+    def bind(self, values: Sequence[Array | float]) -> Self:
+        """The same object with every parameter a number.
+
+        Parameters
+        ----------
+        values : sequence
+            One number or array per entry of `parameters`, in its order.  Not checked again: this runs before every
+            evaluation of the density.
+        """
+        remaining = list(values)
+        bound = self._bind(remaining)
+        if remaining:
+            raise InvalidInput(
+                f"'values' holds {len(values)} values, {len(remaining)} more than {type(self).__name__} has parameters."
+            )
+        return bound
+
+    def _bind(self, remaining: list[Any]) -> Self:
+        """Take this object's values from the front of the list."""
+        return self._with({f.name: remaining.pop(0) for f in self._own_fields()})
+
+    def _with(self, changes: dict[str, Any]) -> Self:
+        """A copy with some fields changed: `dataclasses.replace` without the validation."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__, **changes)
+        return new
+
+
+@cache
+def _parameter_fields(owner: type[Any]) -> tuple[Any, ...]:
+    return tuple(f for f in fields(owner) if "role" in f.metadata)
+
+
+def bound_value(owner: Parametric, name: str) -> Any:
+    """The number behind a parameter, or an error that says how to get one."""
+    value = getattr(owner, name)
+    if not is_number(value):
+        question = "left to its default prior" if value is None else repr(value)
+        raise InvalidInput(
+            f"'{name}' of {type(owner).__name__} is {question}, not a number: it can only be evaluated once every "
+            "parameter has a value. Use bind(values), or Model."
+        )
+    return np.asarray(value) if isinstance(value, tuple) else value

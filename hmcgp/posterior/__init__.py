@@ -1,0 +1,1 @@
+"""Averages over the draws: predictions, leave-one-out, bounds, label noise."""

@@ -1,0 +1,60 @@
+"""The evidence of each draw of the hyperparameters, bracketed from below and above (Gibbs & MacKay 2000).
+
+    log Z'(θ) <= log p(y | θ) <= log Z''(θ)     at every θ, whatever approximation the draws were made with
+
+The width of the bracket says how far the evidence of any approximation can be off.  For predictions from either bound,
+hand `model.with_evidence("lower")` or `"upper"` to the functions of `predict`.  Those are predictions from the
+bounds, normalised; they do not bracket the predictions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hmcgp.model import Model
+from hmcgp.posterior.predict import each_posterior, per_group
+from hmcgp.runtime.typing import Array
+
+
+class EvidenceBounds(NamedTuple):
+    """Bounds on the log evidence of each draw."""
+
+    lower: Array  # (S,), log Z'
+    upper: Array  # (S,), log Z''
+
+
+def evidence_bounds(model: Model, draws: Array, *, n_jobs: int | None = None) -> EvidenceBounds:
+    """Lower and upper bound on the log evidence of each draw.
+
+    Parameters
+    ----------
+    model : Model
+        With a logistic likelihood, and any evidence.
+    draws : ndarray of shape (S, p)
+        Natural hyperparameters.
+    n_jobs : int, optional
+        Workers.  Draws are solved warm in groups of fixed size, so the result does not depend on it.
+
+    Returns
+    -------
+    EvidenceBounds
+        `lower` and `upper`, each of shape (S,).
+
+    Raises
+    ------
+    InvalidInput
+        For another likelihood: these are bounds on the logistic sigmoid.
+    """
+    draws = np.asarray(draws, dtype=float)
+    models = [model.with_evidence(name) for name in ("lower", "upper")]  # both first: they refuse other likelihoods
+    return EvidenceBounds(*(np.concatenate(per_group(_log_z, bound, draws, n_jobs=n_jobs)) for bound in models))
+
+
+def _log_z(model: Model, draws: Array) -> Array:
+    """Log evidence of each draw."""
+    out = np.empty(len(draws))
+    for s, _, evidence in each_posterior(model, draws):
+        out[s] = evidence.log_z
+    return out

@@ -1,0 +1,223 @@
+"""Leaving one row out, without refitting.
+
+For one draw θ of the hyperparameters, with (μ_i, v_i) the cavity: the latent value of row i given all other targets,
+
+    p(y_i | y_-i, θ) = ∫ p(y_i | f) N(f; μ_i, v_i) df.
+
+The cavity is exact for Gaussian noise, part of the solution for EP and TAP, and linear response for Laplace, the naive
+mean field and the lower bound (whose ν stay as they are).  The draws were made with y_i among the data, and
+p(θ | y_-i) ∝ p(θ | y)/p(y_i | y_-i, θ), so for each row they are weighted anew:
+
+    p(y_i | y_-i) ≈ Σ_s w_is p(y_i | y_-i, θ_s),     w_is ∝ 1/p(y_i | y_-i, θ_s),
+
+(a row of weight ω is left out with all of it, w_is ∝ 1/∫ p(y_i | f)^ω N(f; μ_i, v_i) df, and predicted as one row) with
+the largest weights smoothed by a Pareto distribution (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25).  Its shape
+k says whether the weights can be trusted: up to 0.7 they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.evidence import Evidence
+from hmcgp.model import Model
+from hmcgp.posterior.predict import each_posterior, per_group
+from hmcgp.runtime import arviz_compat
+from hmcgp.runtime.typing import Array
+
+K_LIMIT = 0.7
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LeaveOneOut:
+    """How well each row is predicted by all others.
+
+    Attributes
+    ----------
+    elpd : float
+        Expected log predictive density: the sum of `pointwise`.
+    se : float
+        Standard error of `elpd` as an estimate for new rows.
+    pointwise : ndarray of shape (n,)
+        log p(y_i | y_-i).
+    pareto_k : ndarray of shape (n,)
+        Shape of the tail of each row's weights; above 0.7 its value is not reliable.  NaN where there is one draw only.
+    n_draws : int
+        Draws of the hyperparameters that were averaged.
+    """
+
+    elpd: float
+    se: float
+    pointwise: Array
+    pareto_k: Array
+    n_draws: int
+
+    @property
+    def probability(self) -> Array:
+        """Probability (density, for numbers) of each observed target given all others, of shape (n,)."""
+        return np.exp(self.pointwise)
+
+    @property
+    def log_loss(self) -> float:
+        """Mean of -log p(y_i | y_-i): what cross-validation with one row per fold estimates."""
+        return float(-np.mean(self.pointwise))
+
+    def in_units(self, log_unit: float | Array) -> LeaveOneOut:
+        """The same for targets in other units, whose log density is lower by log_unit, one for all or one per row."""
+        pointwise = self.pointwise - log_unit
+        return replace(self, elpd=float(pointwise.sum()), pointwise=pointwise)
+
+    def __repr__(self) -> str:
+        n = len(self.pointwise)
+        if self.n_draws == 1:
+            weights = "one draw, so its own dependence on each row is not undone"
+        else:
+            weights = f"{self.n_draws} draws, Pareto k up to {self.pareto_k.max():.2f}"
+            n_bad = int(np.sum(self.pareto_k > K_LIMIT))
+            weights += f", {n_bad} above {K_LIMIT}" if n_bad else ""
+        return f"<LeaveOneOut: elpd {self.elpd:.2f} ± {self.se:.2f}, {n} rows, log loss {self.log_loss:.4f}; {weights}>"
+
+
+def loo(
+    model: Model,
+    draws: Array,
+    *,
+    together: NDArray[np.intp] | None = None,
+    r_eff: float = 1.0,
+    n_jobs: int | None = None,
+) -> LeaveOneOut:
+    """Leave-one-out predictive densities, averaged over draws of the hyperparameters.
+
+    Parameters
+    ----------
+    model : Model
+        With any evidence whose posterior has a cavity: all but "upper".
+    draws : ndarray of shape (S, p)
+        Natural hyperparameters, drawn given all rows.
+    together : ndarray of shape (n,), optional
+        Numbers 0, 1, … of the groups in which rows are left out, where one row of the user's is several of the model's.
+        Default: each by itself.
+    r_eff : float, default=1.0
+        Effective draws per draw, at most 1: decides how many weights count as the tail.
+    n_jobs : int, optional
+        Workers.  The result does not depend on it.
+
+    Returns
+    -------
+    LeaveOneOut
+
+    Raises
+    ------
+    InvalidInput
+        For an evidence that has no cavity.
+
+    Warns
+    -----
+    ApproximationWarning
+        When some k exceeds 0.7: the hyperparameters change too much when that row is left out.
+    """
+    if together is not None and model.likelihood.weights is not None:
+        raise InvalidInput(
+            "rows of coregional outputs cannot be left out where they have weights. Fit without 'sample_weight', or "
+            "take outputs='independent'."
+        )
+    if model.likelihood.weights is None:
+        return combine(log_predictive_per_draw(model, draws, together=together, n_jobs=n_jobs), r_eff=r_eff)
+    both = np.concatenate(per_group(_log_predictive_and_removed, model, draws, n_jobs=n_jobs))
+    return combine(both[:, 0], both[:, 1], r_eff=r_eff)
+
+
+def log_predictive_per_draw(
+    model: Model, draws: Array, *, together: NDArray[np.intp] | None = None, n_jobs: int | None = None
+) -> Array:
+    """Log p(y_i | y_-i, θ_s) for each draw and row, of shape (S, n), of all columns of y together (see `loo`)."""
+    if together is not None:
+        return np.concatenate(per_group(_log_predictive_of_groups, model, draws, together, n_jobs=n_jobs))
+    return np.concatenate(per_group(_log_predictive, model, draws, n_jobs=n_jobs))
+
+
+def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
+    """Mean and variance of each latent value given all other targets, for each draw: two arrays of shape (S, n)."""
+    mean, variance = np.concatenate(per_group(_cavities, model, draws, n_jobs=n_jobs), axis=1)
+    return mean, variance
+
+
+def _log_predictive(model: Model, draws: Array) -> Array:
+    return _log_averages(model, draws, "log_average")[:, 0]
+
+
+def _log_predictive_and_removed(model: Model, draws: Array) -> Array:
+    """The same and, beside it, how much each row with its weight adds to the log evidence, of shape (S, 2, n)."""
+    return _log_averages(model, draws, "log_average", "log_weighted_average")
+
+
+def _log_averages(model: Model, draws: Array, *methods: str) -> Array:
+    """What these methods of the likelihood make of the cavities, columns of y together: (S, len(methods), n)."""
+    out = np.empty((len(draws), len(methods), len(model.y)))
+    for s, moments in _each_cavity(model, draws):
+        likelihood = model.bound_likelihood(draws[s])
+        for k, method in enumerate(methods):
+            log_p = getattr(likelihood, method)(model.y, *moments)
+            out[s, k] = log_p if log_p.ndim == 1 else log_p.sum(axis=1)
+    return out
+
+
+def _log_predictive_of_groups(model: Model, draws: Array, together: NDArray[np.intp]) -> Array:
+    groups = np.split(np.argsort(together, kind="stable"), np.cumsum(np.bincount(together))[:-1])
+    out = np.empty((len(draws), len(groups)))
+    for s, _, evidence in each_posterior(model, draws):
+        _check_can_leave_out(model, evidence, "log_density_without")
+        out[s] = evidence.posterior.log_density_without(groups)  # type: ignore[attr-defined]
+    return out
+
+
+def _cavities(model: Model, draws: Array) -> Array:
+    found = dict(_each_cavity(model, draws))
+    return np.stack([found[s] for s in range(len(draws))], axis=1)
+
+
+def _each_cavity(model: Model, draws: Array) -> Iterator[tuple[int, tuple[Array, Array]]]:
+    """Yield s, and mean and variance of the latent values of every row without its own target.
+
+    Of shape (n,); with C classes (n, C) and, a covariance, (n, C, C).
+    """
+    for s, _, evidence in each_posterior(model, draws):
+        _check_can_leave_out(model, evidence, "cavity")
+        yield s, evidence.posterior.cavity()  # type: ignore[attr-defined]
+
+
+def _check_can_leave_out(model: Model, evidence: Evidence, method: str) -> None:
+    if not hasattr(evidence.posterior, method):
+        raise InvalidInput(
+            f"{type(model.evidence).__name__} cannot take one row out of its posterior. Fit with another evidence, "
+            "or take model.with_evidence(...)."
+        )
+
+
+def combine(log_p: Array, removed: Array | None = None, *, r_eff: float = 1.0) -> LeaveOneOut:
+    """Average log p(y_i | y_-i, θ_s), of shape (S, n), over draws with Pareto-smoothed weights (see `loo`).
+
+    The draws lose what each row adds to their log evidence: `removed`, or log_p itself.
+    """
+    n_draws, n = log_p.shape
+    if n_draws == 1:
+        pointwise, k = log_p[0], np.full(n, np.nan)
+    else:
+        removed = log_p if removed is None else removed
+        log_w, k = arviz_compat.psis(-removed.T, r_eff)  # (n, S): each row has weights of its own
+        pointwise = np.logaddexp.reduce(log_w + log_p.T, axis=1)
+    result = LeaveOneOut(float(pointwise.sum()), float(np.sqrt(n * np.var(pointwise))), pointwise, k, n_draws)
+    bad = np.flatnonzero(k > K_LIMIT)
+    if len(bad):
+        warn_user(
+            f"leave-one-out is not reliable for {len(bad)} of {n} rows (Pareto k > {K_LIMIT}, up to {k.max():.2f}; "
+            f"rows {', '.join(map(str, bad[:5]))}{', …' if len(bad) > 5 else ''}): the hyperparameters depend on them, "
+            "or there are few draws. Draw more, or fit again without these rows.",
+            ApproximationWarning,
+        )
+    return result

@@ -1,0 +1,115 @@
+"""Mixtures of Gaussians with equal weights, one component per draw: moments, quantiles, log density.
+
+Components are arrays of which the first axis is the draws; the others are places, and may be several.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import norm
+
+from hmcgp.runtime.typing import Array
+
+# of a quantile, in units of the widest component: the last step of Newton's method, which squares the error, and the
+# last bracket, which matters in gaps between components only
+_STEP, _BRACKET = 1e-10, 1e-13
+_FLAT = 1e-6  # density, in those units, below which a step says little about the error
+_NUMBERS = 2**18  # in a temporary array: 2 MB
+_TINY = np.finfo(float).tiny
+
+
+def merge(into: Array, n: int, other: Array | tuple[Array, Array | float, Array], k: int) -> None:
+    """Add k components to the moments of n, in place (Chan, Golub & LeVeque 1979, eq. 2.1): nothing cancels.
+
+    Parameters
+    ----------
+    into : ndarray of shape (3, ...)
+        Mean of the means, sum of the squares of their deviations from it, and sum of the variances.
+    n, k : int
+        How many there are, and how many come.
+    other : array-like of shape (3, ...)
+        Of those that come.
+    """
+    deviation = other[0] - into[0]
+    into[0] += (k / (n + k)) * deviation
+    into[1] += other[1] + (n * k / (n + k)) * deviation**2
+    into[2] += other[2]
+
+
+def log_densities(y: Array, mean: Array, variance: Array) -> Array:
+    """Logarithm of the density at y of every component, of shape (S, ...)."""
+    return np.asarray(norm.logpdf(y, mean, np.sqrt(variance)))
+
+
+def joint_log_density(y: Array, mean: Array, covariance: Array) -> Array:
+    """Logarithm of the density of vectors under a Gaussian each; components of y that are NaN are integrated out.
+
+    Parameters
+    ----------
+    y, mean : ndarrays of shape (m, k)
+    covariance : ndarray of shape (m, k, k)
+
+    Returns
+    -------
+    ndarray of shape (m,)
+    """
+    seen = ~np.isnan(y)
+    k = y.shape[1]
+    # without a component, its row and column of the covariance may as well be those of a unit matrix
+    root = np.linalg.cholesky(np.where(seen[:, :, None] & seen[:, None, :], covariance, np.eye(k)))
+    z = np.linalg.solve(root, np.where(seen, y - mean, 0.0)[:, :, None])[:, :, 0]
+    log_root = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+    return np.asarray(-0.5 * ((z * z).sum(axis=1) + seen.sum(axis=1) * np.log(2.0 * np.pi)) - log_root)
+
+
+def quantiles(q: Array, mean: Array, variance: Array) -> Array:
+    """Quantiles of the mixture: they lie between the least and the greatest of those of the components.
+
+    Parameters
+    ----------
+    q : ndarray of shape (k,)
+        Probabilities, strictly between 0 and 1.
+    mean, variance : ndarrays of shape (S, ...)
+
+    Returns
+    -------
+    ndarray of shape (k, ...)
+        By Newton's method, safeguarded by bisection; each place by itself, whatever the others.
+    """
+    places = mean.shape[1:]
+    mean, variance = mean.reshape(len(mean), -1), variance.reshape(len(mean), -1)
+    out = np.empty((len(q), mean.shape[1]))
+    size = max(_NUMBERS // len(mean), 1)
+    for begin in range(0, mean.shape[1], size):
+        some = slice(begin, begin + size)
+        for i, p in enumerate(q):
+            # a component of no width is a step, whose slope overflows
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                out[i, some] = _quantile(float(p), mean[:, some], np.sqrt(variance[:, some]))
+    return out.reshape(len(q), *places)
+
+
+def _quantile(p: float, mean: Array, sd: Array) -> Array:
+    single = mean + ndtri(p) * sd  # (S, m)
+    low, high, widest = single.min(axis=0), single.max(axis=0), sd.max(axis=0)
+    x = np.clip(mean.mean(axis=0) + ndtri(p) * np.sqrt((sd**2).mean(axis=0) + mean.var(axis=0)), low, high)
+    sd = np.maximum(sd, _TINY)
+    out, left, last = x.copy(), np.arange(len(x)), high - low
+    while len(left):
+        z = (x - mean) / sd
+        error = ndtr(z).mean(axis=0) - p
+        density = (np.exp(-0.5 * z * z) / sd).mean(axis=0) / np.sqrt(2.0 * np.pi)
+        low, high = np.where(error < 0.0, x, low), np.where(error < 0.0, high, x)
+        newton, middle = x - error / density, 0.5 * (low + high)
+        step = np.abs(newton - x)
+        fair = (newton >= low) & (newton <= high) & (step <= 0.5 * last) & (density * widest > _FLAT)  # NaN is not
+        x, last = np.where(fair, newton, middle), np.where(fair, step, high - low)
+        found = fair & (step <= _STEP * widest)
+        rounding = 4.0 * np.finfo(float).eps * np.maximum(np.abs(low), np.abs(high))
+        found |= high - low <= np.maximum(_BRACKET * widest, rounding)
+        out[left] = x
+        go_on = ~found
+        left, x, last, low, high, widest = (a[go_on] for a in (left, x, last, low, high, widest))
+        mean, sd = mean[:, go_on], sd[:, go_on]
+    return out

@@ -1,0 +1,172 @@
+"""The prior of all free hyperparameters together, in natural and in unconstrained coordinates.
+
+    theta   natural parameters, one per name, each inside the support of its prior
+    u       the same on the whole line, theta = T(u)
+
+    log p(u) = Σ_k log p_k(T(u_k)) + log |dT/du_k|
+
+One vector holds every free parameter of the kernel, then of the likelihood, in the order of `names`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from hmcgp.errors import InvalidInput
+from hmcgp.parameters import Parameter
+from hmcgp.parameters.declaration import POSITIVE, interval
+from hmcgp.parameters.transforms import Transform
+from hmcgp.priors import Prior, default_prior
+from hmcgp.runtime.typing import Array
+
+Theta: TypeAlias = Array | Mapping[str, float | Array]
+
+
+class HyperPrior:
+    """Independent priors of named parameters.
+
+    Parameters
+    ----------
+    parameters : sequence of Parameter
+        The free ones, each with a prior for its value (see `with_prior`).
+    """
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self.parameters = list(parameters)
+        self.names = [name for p in self.parameters for name in p.flat_names]
+        self.n_dim = len(self.names)
+        sizes = [p.size for p in self.parameters]
+        self.slices = [slice(int(stop) - size, int(stop)) for size, stop in zip(sizes, np.cumsum(sizes), strict=True)]
+        self._priors: list[Prior] = [p.value for p in self.parameters]
+        self._support = np.repeat([q.support for q in self._priors], sizes, axis=0).T  # (2, n_dim)
+        self._transforms = _runs([q.transform for q in self._priors], self.slices)
+        laws = [q.normal for q in self._priors]
+        self._normal = None if None in laws else np.repeat(np.array(laws), sizes, axis=0).T  # (2, n_dim): mean, sd
+        if self._normal is not None:
+            self._log_norm = -float(np.sum(np.log(self._normal[1]))) - 0.5 * self.n_dim * math.log(2.0 * math.pi)
+
+    def constrain(self, u: Array) -> Array:
+        """Natural parameters at u, of shape (n_dim,)."""
+        if len(u) != self.n_dim:
+            raise InvalidInput(
+                f"'u' must have shape ({self.n_dim},), one value for each of {self.names}; got {len(u)}."
+            )
+        if len(self._transforms) == 1:
+            return self._transforms[0][0].constrain(u)
+        return np.concatenate([t.constrain(u[s]) for t, s in self._transforms])
+
+    def unconstrain(self, theta: Array) -> Array:
+        """Unconstrained coordinates of natural parameters, of shape (n_dim,)."""
+        return np.concatenate([t.unconstrain(theta[s]) for t, s in self._transforms])
+
+    def theta_vector(self, theta: Theta) -> Array:
+        """Natural parameters as a vector in the order of `names`, checked against the supports of their priors."""
+        vector = self._from_names(theta) if isinstance(theta, Mapping) else np.asarray(theta, dtype=float)
+        if vector.shape != (self.n_dim,):
+            raise InvalidInput(
+                f"'theta' must have shape ({self.n_dim},), one value for each of {self.names}; got {vector.shape}."
+            )
+        inside = (vector > self._support[0]) & (vector < self._support[1])  # False for NaN
+        if not inside.all():
+            bad = [f"{name} = {value:g}" for name, value, ok in zip(self.names, vector, inside, strict=True) if not ok]
+            raise InvalidInput(
+                f"'theta' lies outside the support of its prior: {', '.join(bad)}. "
+                "It holds natural parameters, not their logarithms."
+            )
+        return vector
+
+    def _from_names(self, theta: Mapping[str, float | Array]) -> Array:
+        known = {p.name for p in self.parameters} | set(self.names)
+        unknown = [key for key in theta if key not in known]
+        if unknown:
+            raise InvalidInput(f"'theta' names {unknown}, which are not free parameters; those are {self.names}.")
+        vector = np.full(self.n_dim, np.nan)
+        for p, s in zip(self.parameters, self.slices, strict=True):
+            if p.name in theta:
+                value = np.asarray(theta[p.name], dtype=float)
+                if value.shape not in {(), (p.size,)}:
+                    raise InvalidInput(
+                        f"'theta' gives {p.name} the shape {value.shape}; it takes one number or {p.size}."
+                    )
+                vector[s] = value
+        for i, name in enumerate(self.names):
+            if name in theta:
+                vector[i] = float(np.asarray(theta[name]).item())
+        missing = [name for name, value in zip(self.names, vector, strict=True) if np.isnan(value)]
+        if missing:
+            raise InvalidInput(f"'theta' gives no value for {missing}.")
+        return vector
+
+    def sample(self, rng: np.random.Generator) -> Array:
+        """Draw natural parameters, of shape (n_dim,)."""
+        draws = [np.asarray(q.sample(rng, p.size)) for q, p in zip(self._priors, self.parameters, strict=True)]
+        return np.concatenate(draws)
+
+    def logpdf_unconstrained(self, u: Array) -> tuple[float, Array]:
+        """Log density of u (Jacobian included) and its gradient."""
+        if self._normal is not None:  # the usual case, at a fifth of the price
+            mean, sd = self._normal
+            z = (u - mean) / sd
+            return self._log_norm - 0.5 * float(z.dot(z)), -z / sd
+        total, grad = 0.0, np.empty_like(u)
+        for prior, s in zip(self._priors, self.slices, strict=True):
+            values, grad[s] = prior.logpdf_unconstrained(u[s])
+            total += float(values.sum())
+        return total, grad
+
+    def add_pulled_back(self, grad: Array, dtheta: Array, u: Array) -> None:
+        """Add dtheta dT/du, a gradient in natural parameters taken to u, to `grad` in place."""
+        for t, s in self._transforms:
+            grad[s] += dtheta[s] * t.dconstrain(u[s])
+
+
+def with_prior(p: Parameter, targets: str) -> Parameter:
+    """The parameter with its default prior where none was given, and its fixed values as an array.
+
+    Parameters
+    ----------
+    p : Parameter
+    targets : {"labels", "classes", "numbers"}
+        What the model explains; default priors depend on it.
+
+    Raises
+    ------
+    InvalidInput
+        If its value is neither number nor prior, or the prior reaches beyond the support of the parameter.
+    """
+    if p.value is None:
+        return p._replace(value=default_prior(p.role, p.n_inputs, targets))
+    if not p.is_free:
+        return p._replace(value=np.asarray(p.value, dtype=float) if p.labels else float(p.value))
+    if not isinstance(p.value, Prior):
+        raise InvalidInput(
+            f"'{p.name}' must be a number, which fixes it, or a prior, under which it is inferred; got {p.value!r}. "
+            "See hmcgp.priors."
+        )
+    (lower, upper), (least, most) = p.support, p.value.support
+    if not lower <= least < most <= upper:
+        if p.support == POSITIVE:
+            raise InvalidInput(
+                f"'{p.name}' is positive, but its prior {p.value!r} is not: use LogNormal, Gamma, InverseGamma, "
+                "HalfNormal or HalfCauchy."
+            )
+        raise InvalidInput(
+            f"'{p.name}' must be {interval(p.support)}, but its prior {p.value!r} reaches from {least:g} to {most:g}: "
+            f"use Beta(alpha, beta, upper={upper:g})."
+        )
+    return p
+
+
+def _runs(transforms: list[Transform], slices: list[slice]) -> list[tuple[Transform, slice]]:
+    """Transforms with the coordinates they act on, neighbours of one kind taken together: one call for all, mostly."""
+    runs: list[tuple[Transform, slice]] = []
+    for t, s in zip(transforms, slices, strict=True):
+        if runs and runs[-1][0] == t:
+            runs[-1] = (t, slice(runs[-1][1].start, s.stop))
+        else:
+            runs.append((t, s))
+    return runs

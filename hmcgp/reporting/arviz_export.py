@@ -1,0 +1,264 @@
+"""Results leave the package here, to arviz.
+
+The arviz container has the groups `posterior` (natural parameters), `sample_stats`, `unconstrained_posterior`,
+`warmup_posterior` and `warmup_sample_stats` when there was a warm-up, `observed_data`, `constant_data`, and
+`log_likelihood` only when one is given.  One variable per hyperparameter; a per-input one has the dimension
+`feature`, whose coordinates are the input names, one that every class has for itself the dimension `class`, and one of
+each of several outputs the dimension `output`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hmcgp.errors import InvalidInput
+from hmcgp.runtime import arviz_compat
+from hmcgp.runtime.files import library_version
+from hmcgp.runtime.typing import Array
+
+if TYPE_CHECKING:
+    from hmcgp.kernels.base import Parameter
+    from hmcgp.samplers.trace import Trace
+
+SAMPLE_DIMS = ("chain", "draw")
+RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class", "output")
+
+
+def to_arviz(
+    result: Any,
+    *,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    log_likelihood: Mapping[str, Array] | None = None,
+) -> Any:
+    """Turn a fitted estimator into the installed arviz's container.
+
+    Parameters
+    ----------
+    result : fitted estimator
+        Anything with `trace_` and `parameters_`; `feature_names_in_` names the columns of X,
+        `output_names_` those of y.
+    X : array-like of shape (n, d), optional
+        Inputs, stored in `constant_data`.
+    y : array-like of shape (n,) or (n, k), optional
+        Targets, stored in `observed_data`.
+    log_likelihood : mapping of str to ndarray of shape (chains, draws) or (chains, draws, n), optional
+        Log likelihoods given the draws.  Leave-one-out densities are not that.
+
+    Returns
+    -------
+    arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x)
+    """
+    return build_tree(
+        result.trace_,
+        result.parameters_,
+        observed_data=None if y is None else {"y": y},
+        constant_data=None if X is None else {"X": X},
+        log_likelihood=log_likelihood,
+        features=getattr(result, "feature_names_in_", None),
+        outputs=getattr(result, "output_names_", None),
+    )
+
+
+def build_tree(
+    trace: Trace,
+    parameters: Sequence[Parameter],
+    *,
+    observed_data: Mapping[str, ArrayLike] | None = None,
+    constant_data: Mapping[str, ArrayLike] | None = None,
+    log_likelihood: Mapping[str, Array] | None = None,
+    attrs: Mapping[str, object] | None = None,
+    features: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> Any:
+    """Build the installed arviz's container from its pieces.
+
+    Parameters
+    ----------
+    trace : Trace
+        Draws and statistics.
+    parameters : sequence of Parameter
+        The free parameters, in the order of the columns of the trace.
+    observed_data, constant_data : mapping of str to array-like, optional
+        Arrays with rows (dimension `obs_id`) first and columns, if any, second: outputs (`output`) and inputs
+        (`feature`).
+    log_likelihood : mapping of str to ndarray of shape (chains, draws) or (chains, draws, n), optional
+    attrs : mapping of str to object, optional
+        More attributes of the root; what netCDF cannot hold is stored as JSON text.
+    features : sequence of str, optional
+        Names of all inputs.  By default the columns of a DataFrame in `constant_data`, else x0, x1, ...
+    outputs : sequence of str, optional
+        Names of several outputs.
+
+    Returns
+    -------
+    arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x)
+    """
+    _check_parameters(trace, parameters)
+    features = _feature_names(parameters, constant_data or {}) if features is None else tuple(map(str, features))
+    outputs = () if outputs is None else tuple(map(str, outputs))
+    columns = {"feature": features, "output": outputs}
+    dims = _feature_dims(parameters, features, outputs)
+    groups: dict[str, Any] = {
+        "posterior": _draws_dataset(trace.draws, parameters, dims),
+        "sample_stats": _stats_dataset(trace, trace.stats).assign(_metric(trace)),
+        "unconstrained_posterior": _draws_dataset(trace.unconstrained, parameters, dims),
+    }
+    if trace.warmup_unconstrained.shape[1] > 0:
+        groups["warmup_posterior"] = _draws_dataset(trace.warmup_draws, parameters, dims)
+        groups["warmup_sample_stats"] = _stats_dataset(trace, trace.warmup_stats)
+    if log_likelihood is not None:
+        groups["log_likelihood"] = _dataset(log_likelihood, (*SAMPLE_DIMS, "obs_id"), columns)
+    for group, arrays, second in (
+        ("observed_data", observed_data, "output"),
+        ("constant_data", constant_data, "feature"),
+    ):
+        if arrays is not None:
+            groups[group] = _dataset(arrays, ("obs_id", second), columns)
+    common = _attributes(trace)
+    for dataset in groups.values():
+        dataset.attrs = common if "chain" in dataset.dims else {k: v for k, v in common.items() if k != "sample_dims"}
+    return arviz_compat.build_container(groups, {**common, **(attrs or {})})
+
+
+def _check_parameters(trace: Trace, parameters: Sequence[Parameter]) -> None:
+    names, sizes = [p.name for p in parameters], [p.size for p in parameters]
+    if sum(sizes) != len(trace.names):
+        raise InvalidInput(f"'parameters' must cover the {len(trace.names)} columns of the trace; got sizes {sizes}.")
+    clashes = sorted({n for n in names if n in RESERVED or names.count(n) > 1})
+    if clashes:
+        raise InvalidInput(f"parameters must have names of their own, other than {RESERVED}; rename {clashes}.")
+
+
+def _feature_names(parameters: Sequence[Parameter], constant_data: Mapping[str, ArrayLike]) -> tuple[str, ...]:
+    """Names of the columns of the constant data, else of the first per-input parameter."""
+    for table in constant_data.values():
+        if np.ndim(table) == 2:
+            return tuple(map(str, getattr(table, "columns", [f"x{j}" for j in range(np.shape(table)[1])])))
+    return next((p.labels for p in parameters if p.labels is not None), ())
+
+
+def _feature_dims(
+    parameters: Sequence[Parameter], features: tuple[str, ...], outputs: tuple[str, ...]
+) -> dict[tuple[str, ...], str]:
+    """One dimension per set of inputs: `feature` for all of them, then `feature_1`, ...; `output` for the outputs."""
+    taken = {p.name for p in parameters}
+    free = (name for i in itertools.count(1) if (name := f"feature_{i}") not in taken)
+    dims = {outputs: "output", features: "feature"}
+    for p in parameters:
+        if p.labels is not None and p.labels not in dims:
+            dims[p.labels] = next(free)
+    return dims
+
+
+def _draws_dataset(draws: Array, parameters: Sequence[Parameter], dims: Mapping[tuple[str, ...], str]) -> Any:
+    """One variable per parameter from draws of shape (chains, draws, n_dim)."""
+    import xarray as xr
+
+    variables: dict[str, Any] = {}
+    coords = _sample_coords(draws)
+    blocks = np.split(draws, np.cumsum([p.size for p in parameters])[:-1], axis=2)
+    classes = list(dict.fromkeys(p.of_class for p in parameters if p.of_class is not None))
+    alike = _in_every_class(parameters, classes)
+    for p, block in zip(parameters, blocks, strict=True):
+        name = _without_class(p)
+        if name in alike:
+            coords["class"] = np.asarray(classes, dtype=str)
+            axes: tuple[str, ...] = () if p.labels is None else (dims[p.labels],)
+            if axes:
+                coords[axes[0]] = np.asarray(p.labels, dtype=str)
+            values = block if axes else block[:, :, 0]
+            if name in variables:
+                values = np.concatenate([variables[name][1], values[:, :, None]], axis=2)
+            else:
+                values = values[:, :, None]
+            variables[name] = ((*SAMPLE_DIMS, "class", *axes), values)
+        elif p.labels is None and p.size == 1:
+            variables[_without_slashes(p.name)] = (SAMPLE_DIMS, block[:, :, 0])
+        else:
+            dim = f"{_without_slashes(p.name)}_dim_0" if p.labels is None else dims[p.labels]
+            coords[dim] = np.arange(p.size) if p.labels is None else np.asarray(p.labels, dtype=str)
+            variables[_without_slashes(p.name)] = ((*SAMPLE_DIMS, dim), block)
+    return xr.Dataset(variables, coords=coords)
+
+
+def _without_slashes(name: str) -> str:
+    """A name that netCDF allows: a class may be called "a/b"."""
+    return name.replace("/", "_")
+
+
+def _without_class(p: Parameter) -> str:
+    return p.name if p.of_class is None else p.name.removeprefix(f"{p.of_class}.")
+
+
+def _in_every_class(parameters: Sequence[Parameter], classes: Sequence[str | None]) -> set[str]:
+    """Names of the parameters that each class has for itself, of the same inputs."""
+    found: dict[str, list[Parameter]] = {}
+    for p in parameters:
+        if p.of_class is not None:
+            found.setdefault(_without_class(p), []).append(p)
+    return {
+        name
+        for name, owners in found.items()
+        if [p.of_class for p in owners] == list(classes) and len({p.labels for p in owners}) == 1
+    }
+
+
+def _sample_coords(values: NDArray[Any]) -> dict[str, Any]:
+    return {dim: np.arange(size) for dim, size in zip(SAMPLE_DIMS, values.shape, strict=False)}
+
+
+def _stats_dataset(trace: Trace, stats: Mapping[str, NDArray[Any]]) -> Any:
+    import xarray as xr
+
+    variables: dict[str, Any] = {name: (SAMPLE_DIMS, values) for name, values in stats.items()}
+    if trace.sampler == "hmc":
+        variables["int_time"] = (SAMPLE_DIMS, stats["step_size"] * stats["n_steps"])
+    return xr.Dataset(variables, coords=_sample_coords(stats["lp"]))
+
+
+def _metric(trace: Trace) -> dict[str, Any]:
+    """`inv_metric`, one per chain: (chains, n_dim), or (chains, n_dim, n_dim) when dense."""
+    import xarray as xr
+
+    if trace.sampler in ("metropolis", "map"):  # they have no momentum, so no metric
+        return {}
+    axes = ("parameter", "parameter_bis")[: np.ndim(trace.inv_metric) - 1]
+    names = {axis: np.asarray(trace.names, dtype=str) for axis in axes}
+    return {"inv_metric": xr.DataArray(trace.inv_metric, dims=("chain", *axes), coords=names)}
+
+
+def _dataset(arrays: Mapping[str, ArrayLike], dims: tuple[str, ...], columns: Mapping[str, Sequence[str]]) -> Any:
+    """Put arrays over the leading `dims` into a dataset, with names for some of them."""
+    import xarray as xr
+
+    variables: dict[str, Any] = {}
+    coords: dict[str, Any] = {}
+    for name, given in arrays.items():
+        values = np.asarray(given)
+        if values.dtype.kind in "OT":  # netCDF holds text of fixed dtype, not Python objects
+            values = values.astype(str)
+        variables[name] = (dims[: values.ndim], values)
+        for dim, size in zip(dims, values.shape, strict=False):
+            coords[dim] = np.asarray(columns[dim], dtype=str) if columns.get(dim) else np.arange(size)
+    return xr.Dataset(variables, coords=coords)
+
+
+def _attributes(trace: Trace) -> dict[str, Any]:
+    """Attributes that every group and the root carry."""
+    return {
+        "inference_library": "hmcgp",
+        "inference_library_version": library_version("hmcgp"),
+        "created_at": datetime.now(UTC).isoformat(),
+        "sampler": trace.sampler,
+        "sampling_time": float(trace.sampling_time),
+        "interrupted": int(trace.interrupted),
+        "tuning_steps": int(trace.warmup_unconstrained.shape[1]),
+        "sample_dims": list(SAMPLE_DIMS),
+    }

@@ -1,0 +1,121 @@
+"""Whether a run fits into the memory of the machine, asked before it starts.
+
+What a run needs is counted low, and what there is high (swap space included, files in the cache given up): only what
+cannot work is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from hmcgp.errors import InvalidInput
+from hmcgp.runtime.parallel import on_cluster
+
+MARGIN = 1.1  # times the memory that is free: beyond, a run cannot work
+
+
+class WorkSpace(NamedTuple):
+    """Memory that an evaluation takes, at least."""
+
+    nbytes: int
+    what: str  # that it is taken for, as a message says it
+    instead: Callable[[int], str]  # what would do with so many bytes
+
+
+def check_memory(target: object, n_workers: int, *, draws: int = 0, bytes_per_draw: int = 0) -> None:
+    """Refuse a run that needs clearly more memory than there is.
+
+    Parameters
+    ----------
+    target : object
+        Whose `work_space`, if it has one, says what an evaluation takes.
+    n_workers : int
+        How many evaluate at a time, each with a work space of its own.  Those of a cluster do not count.
+    draws : int, default=0
+        Draws of all chains together, warm-up included.
+    bytes_per_draw : int, default=0
+        What is kept of each.
+
+    Raises
+    ------
+    InvalidInput
+        With what is needed, what there is, and what would do instead.
+    """
+    free = available_memory()
+    if free is None:
+        return
+    limit = MARGIN * free
+    kept = draws * bytes_per_draw
+    if kept > limit:
+        raise InvalidInput(
+            f"{draws:,} draws, warm-up and all chains together, take {amount(kept)}, and {amount(free)} of memory are "
+            f"free: keep fewer than {int(free // bytes_per_draw):,}. A few thousand are enough for most purposes."
+        )
+    work: WorkSpace | None = getattr(target, "work_space", None)
+    if work is None or on_cluster() or kept + n_workers * work.nbytes <= limit:
+        return
+    fitting = int((free - kept) // work.nbytes)
+    each = f" for each of {n_workers} workers" if n_workers > 1 else ""
+    fewer = f"n_jobs={fitting} needs {amount(kept + fitting * work.nbytes)}; or " if fitting > 0 else ""
+    instead = fewer + work.instead(max(free - kept, 0) // (n_workers if fitting > 0 else 1))
+    raise InvalidInput(
+        f"this takes at least {amount(kept + n_workers * work.nbytes)} of memory ({work.what}, {amount(work.nbytes)}"
+        f"{each}), and {amount(free)} are free: {instead}."
+    )
+
+
+def amount(nbytes: float) -> str:
+    """Write a number of bytes as people do."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if nbytes >= size:
+            return f"{nbytes / size:.3g} {unit}"
+    return f"{nbytes / 1e3:.3g} kB"
+
+
+def available_memory(root: Path = Path("/")) -> int | None:
+    """Return the bytes that this process can still get, or None where the system does not tell.
+
+    On Linux, the least of what the machine and the control groups of the process have left; elsewhere all the memory
+    that there is.
+
+    Parameters
+    ----------
+    root : Path, default="/"
+        Where the system's files are.
+    """
+    try:
+        return min([_of_machine(root), *_of_control_groups(root)])
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _of_machine(system: Path) -> int:
+    path = system / "proc/meminfo"
+    if not path.exists():
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    fields = dict(line.split(":", 1) for line in path.read_text().splitlines())
+    return sum(1024 * int(fields[name].split()[0]) for name in ("MemAvailable", "SwapFree"))
+
+
+def _of_control_groups(system: Path) -> Iterator[int]:
+    """Yield what is left of every limit above the process, of both versions of the interface."""
+    path = system / "proc/self/cgroup"
+    for line in path.read_text().splitlines() if path.exists() else ():
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            root, limit, usage, cache = system / "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            root, limit = system / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            usage, cache = "memory.usage_in_bytes", "total_inactive_file"
+        else:
+            continue
+        folder = root / group.lstrip("/")
+        for place in (folder, *folder.parents):
+            if not place.is_relative_to(root):
+                break
+            if (place / limit).exists() and (most := (place / limit).read_text().strip()) != "max":
+                stat = dict(row.split() for row in (place / "memory.stat").read_text().splitlines())
+                yield int(most) - int((place / usage).read_text()) + int(stat[cache])

@@ -1,0 +1,194 @@
+"""Where work runs: in threads of this process, or wherever `joblib.parallel_config` sends it.
+
+Chains, restarts and predictions run in threads (the compiled evidence releases the interpreter lock).  Inside
+`joblib.parallel_config(backend="loky")` they run in processes, inside `backend="dask"` on a cluster.  Meanwhile BLAS
+runs on one thread per worker.  Two reasons: workers x BLAS threads never exceeds the workers asked for, and the sums
+inside a factorisation keep one order, so that draws are the same bit for bit whatever `n_jobs`.
+
+When a call fails, or on Ctrl-C, threads end at their next evaluation and are waited for: none works on behind the
+user's back.
+"""
+
+from __future__ import annotations
+
+import numbers
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from typing import Any, TypeAlias
+
+import joblib
+import scipy.linalg  # noqa: F401  its BLAS must be loaded before the controller looks for libraries
+from joblib.parallel import get_active_backend
+from threadpoolctl import ThreadpoolController
+
+from hmcgp.errors import InvalidInput
+from hmcgp.runtime.interrupts import StopFlag, deferred_interrupts, immediate_interrupts, working_for
+
+Calls: TypeAlias = Iterable[tuple[Callable[..., Any], tuple[Any, ...]]]
+
+
+def resolve_n_jobs(n_jobs: int | None, n_tasks: int) -> int:
+    """Return the number of workers for n_tasks tasks.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        As in joblib: k > 0 workers, -1 all cores, -2 all but one.  None takes the number set by
+        `joblib.parallel_config`, one inside another joblib worker, and otherwise all cores.
+    n_tasks : int
+        Never more workers than tasks.
+
+    Returns
+    -------
+    int
+    """
+    if n_jobs is None:
+        backend, n_jobs = get_active_backend()
+        if n_jobs is None:
+            n_jobs = 1 if getattr(backend, "nesting_level", 0) else -1
+    if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or int(n_jobs) == 0:
+        raise InvalidInput(f"'n_jobs' must be None or an integer other than 0; got {n_jobs!r}. Use -1 for all cores.")
+    k = int(n_jobs)
+    workers = k if k > 0 else max(joblib.cpu_count() + 1 + k, 1)
+    return min(workers, n_tasks)
+
+
+def shares_memory() -> bool:
+    """Return whether workers are threads of this process: so it is unless `joblib.parallel_config` says otherwise."""
+    backend, _ = get_active_backend(prefer="threads")
+    return bool(getattr(backend, "supports_sharedmem", False))
+
+
+def on_cluster() -> bool:
+    """Return whether workers are those of joblib's dask backend, on whatever machines."""
+    backend, _ = get_active_backend(prefer="threads")
+    return type(backend).__name__ == "DaskDistributedBackend"
+
+
+def run_tasks(calls: Calls, n_jobs: int) -> list[Any]:
+    """Run calls on n_jobs workers, BLAS on one thread each, and return their results in order.
+
+    Parameters
+    ----------
+    calls : iterable of (function, arguments)
+        The work.  Unless the workers are threads, functions, arguments and results must be picklable, and what a call
+        does to its arguments stays with the worker.
+    n_jobs : int
+        Number of workers, from `resolve_n_jobs`.  A cluster takes as many as it has.
+
+    Returns
+    -------
+    list
+    """
+    backend, _ = get_active_backend(prefer="threads")
+    elsewhere = not shares_memory() and (n_jobs > 1 or _is_cluster(backend))  # joblib runs one job here
+    with deferred_interrupts(), immediate_interrupts() if elsewhere else nullcontext():
+        work = _Work()
+        tasks = [_Call(function, arguments, work) for function, arguments in calls]
+        if _is_cluster(backend):
+            return _run_on_cluster(tasks, backend)
+        parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", pre_dispatch="all", batch_size=1, max_nbytes=None)
+        try:
+            with single_blas_thread():
+                return list(parallel(joblib.delayed(task)() for task in tasks))
+        except BaseException:
+            work.end()
+            raise
+
+
+def _is_cluster(backend: Any) -> bool:
+    return type(backend).__name__ == "DaskDistributedBackend"
+
+
+def _run_on_cluster(tasks: list[_Call], backend: Any) -> list[Any]:
+    """Run tasks on the cluster of joblib's dask backend, by its client.
+
+    Not by `joblib.Parallel`: when the scheduler gives a task up, because the workers that took it died, that waits for
+    ever (joblib 1.6: its `_collect` calls no callback for a future in error).  A client raises.
+    """
+    client = backend.client
+    with backend.retrieval_context():  # inside a worker: leave its thread to the tasks that we wait for
+        futures = [client.submit(task, pure=False, **backend.submit_kwargs) for task in tasks]
+        try:
+            return list(client.gather(futures))
+        finally:
+            client.cancel([future for future in futures if not future.done()])
+
+
+class _Call:
+    """A call with its arguments inside, so that a scheduler can send it out again when a worker is lost."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], work: _Work | None = None) -> None:
+        self.function, self.arguments, self.work = function, arguments, work
+
+    def __repr__(self) -> str:
+        return f"hmcgp {self.function.__name__}"
+
+    def __call__(self) -> Any:
+        with nullcontext() if self.work is None else self.work.call(), single_blas_thread():
+            return self.function(*self.arguments)
+
+    def __reduce__(self) -> tuple[type[_Call], tuple[Any, ...]]:
+        return _Call, (self.function, self.arguments)  # in another process there is nobody to wait
+
+
+class _Work:
+    """Calls under way in threads of this process."""
+
+    def __init__(self) -> None:
+        self._stop = StopFlag()
+        self._idle = threading.Condition()
+        self._running = 0
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Count a call among those under way, and let it look at the flag."""
+        with self._idle:
+            self._running += 1
+        try:
+            with working_for(self._stop), deferred_interrupts():
+                yield
+        finally:
+            with self._idle:
+                self._running -= 1
+                self._idle.notify_all()
+
+    def end(self) -> None:
+        """Ask the calls to stop at their next evaluation; return when they have, or Ctrl-C comes again."""
+        self._stop.set()
+        with self._idle:
+            while self._running and not self._stop.insisted:
+                self._idle.wait(0.1)  # seconds; without a limit, Windows would not hear Ctrl-C
+
+
+@cache
+def _controller() -> Any:
+    return ThreadpoolController()  # the scan of loaded libraries takes 6 ms, a limit afterwards 0.03 ms
+
+
+_blas_lock = threading.Lock()
+_blas_users = 0
+_blas_limit: Any = None
+
+
+@contextmanager
+def single_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread per caller, process-wide, until the last of all users has left.
+
+    The limit of OpenBLAS belongs to the process.  Two overlapping users who each restored "what was before" would
+    leave it at one thread for good, so the first to come sets it and the last to go restores it.
+    """
+    global _blas_users, _blas_limit  # noqa: PLW0603  the limit is the process's, so is the count
+    with _blas_lock:
+        if _blas_users == 0:
+            _blas_limit = _controller().limit(limits=1, user_api="blas")
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _blas_limit.restore_original_limits()

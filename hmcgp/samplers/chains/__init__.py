@@ -1,0 +1,1 @@
+"""Running chains: workers, checkpoints, progress, time."""

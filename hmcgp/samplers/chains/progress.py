@@ -1,0 +1,97 @@
+"""One progress bar for all chains.
+
+Chains call `tick` after each draw, which costs a clock reading; ten times a second one of them redraws the bar
+from what the chains have recorded.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from hmcgp.samplers.chains.chain import Record
+
+INTERVAL = 0.1  # seconds between two drawings
+# without tqdm's rate, so that everything fits into 80 columns
+BAR_FORMAT = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+WAITING = "starting (compiles once)"
+RECENT = 50  # draws per chain that the acceptance rate is averaged over
+
+
+class Progress:
+    """A tqdm bar over the draws of all chains, quiet where there is no terminal or notebook.
+
+    Parameters
+    ----------
+    records : list of Record
+        Where the chains write; only read here.
+    tune : int
+        Length of warm-up, whose divergences do not count.
+    enabled : bool
+        False shows nothing, anywhere.
+    """
+
+    def __init__(self, records: list[Record], tune: int, *, enabled: bool) -> None:
+        self._records = records
+        self._tune = tune
+        self._lock = threading.Lock()
+        self._bar: Any = _bar(sum(r.total for r in records), sum(r.count for r in records)) if enabled else None
+        self._next = float("inf") if self._bar is None or self._bar.disable else 0.0
+
+    def tick(self) -> None:
+        """Redraw if it is time and nobody else is at it."""
+        if time.monotonic() >= self._next and self._lock.acquire(blocking=False):
+            try:
+                self._redraw()
+                self._next = time.monotonic() + INTERVAL
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Draw the last state and leave the bar on the screen."""
+        if self._bar is not None:
+            with self._lock:
+                if not self._bar.disable:
+                    self._redraw()
+                self._bar.close()
+
+    def _redraw(self) -> None:
+        self._bar.set_description_str("sampling", refresh=False)
+        self._bar.set_postfix(self.summary(), refresh=False)
+        self._bar.update(sum(r.count for r in self._records) - self._bar.n)
+        self._bar.refresh()
+
+    def summary(self) -> dict[str, str]:
+        """Divergences after warm-up, recent acceptance rate and step size, over the chains that have begun."""
+        begun = [(r.stats, r.count) for r in self._records if r.count]
+        if not begun:
+            return {}
+        diverged = sum(int(stats["diverging"][self._tune : n].sum()) for stats, n in begun)
+        acceptance = np.mean([stats["acceptance_rate"][max(n - RECENT, 0) : n].mean() for stats, n in begun])
+        step_size = np.mean([stats["step_size"][n - 1] for stats, n in begun])
+        return {"div": f"{diverged}", "acc": f"{acceptance:.2f}", "step": f"{step_size:.2g}"}
+
+
+def _bar(total: int, done: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a notebook without ipywidgets: text does as well
+        from tqdm.auto import tqdm
+    return tqdm(
+        total=total,
+        initial=done,
+        disable=False if _in_notebook() else None,  # None: off unless stderr is a terminal
+        desc=WAITING,
+        mininterval=0.0,
+        bar_format=BAR_FORMAT,
+    )
+
+
+def _in_notebook() -> bool:
+    """Return whether a notebook shows the output: its stderr is no terminal, yet draws bars."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None

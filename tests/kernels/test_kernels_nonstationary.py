@@ -1,0 +1,152 @@
+"""Nonstationary and categorical kernels: independent formulas, limits and refusals."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import kernels as sk
+
+from hmcgp.errors import InvalidInput
+from hmcgp.kernels import Categorical, Gibbs, Polynomial, RadialBasis, SquaredExponential, Wiener
+from hmcgp.model import Model
+from tests.helpers.checks import check_gradient, random_symmetric
+
+X = np.random.default_rng(3).normal(size=(9, 3)) * [1.0, 2.0, 0.5]
+X2 = np.random.default_rng(4).normal(size=(5, 3))
+NAMES = ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("degree", [1, 2, 5])
+def test_polynomial_against_scikit_learn(degree):
+    # (σ₀² + x·x')^p
+    theirs = sk.DotProduct(sigma_0=0.7) ** degree
+    np.testing.assert_allclose(Polynomial(1.0, 0.49, degree)(X, X2), theirs(X, X2), rtol=1e-12)
+
+
+@pytest.mark.parametrize("degree", [0, 1.5, True])
+def test_degrees_are_counts(degree):
+    with pytest.raises(InvalidInput, match="'degree' must be an integer >= 1"):
+        Polynomial(degree=degree)
+
+
+def test_wiener_is_a_sum_of_independent_steps():
+    t = np.linspace(0.0, 3.0, 31)
+    steps = np.tril(np.ones((30, 30))) * np.sqrt(1.7 * 0.1)  # f = steps @ white noise
+    np.testing.assert_allclose(Wiener(1.7)(t[1:, None]), steps @ steps.T, rtol=1e-12)
+    two_sided = Wiener(1.7, origin=1.0)(t[:, None])
+    assert np.all(two_sided[:10, 11:] == 0.0)
+    np.testing.assert_allclose(two_sided[:10, :10][::-1, ::-1], 1.7 * np.minimum.outer(t[1:11], t[1:11]), rtol=1e-12)
+    np.testing.assert_allclose(np.diag(two_sided), 1.7 * np.abs(t - 1.0), rtol=1e-12)
+
+
+def test_wiener_takes_one_input():
+    with pytest.raises(InvalidInput, match="Wiener is a covariance function of one input; got 3"):
+        Wiener(1.0)(X)
+    with pytest.raises(InvalidInput, match=r"Additive\(Wiener\(\)\)"):
+        Model(X, np.sign(X[:, 0]), kernel=Wiener())
+
+
+def test_gibbs_without_variation_is_the_squared_exponential():
+    length_scale = [0.5, 1.0, 3.0]
+    np.testing.assert_allclose(
+        Gibbs(1.3, length_scale, 0.0)(X, X2), SquaredExponential(1.3, length_scale)(X, X2), rtol=1e-12
+    )
+
+
+def test_gibbs_is_white_noise_blurred_by_varying_widths():
+    # f(x) = ∫ g(s; x) w(s) ds with g a Gaussian of width r(x)/√2 has this covariance, up to normalisation
+    x = np.linspace(-2.0, 2.0, 7)
+    r = 0.8 * np.exp(0.4 * x)
+    s = np.linspace(-30.0, 30.0, 20_001)
+    g = np.exp(-((x[:, None] - s) ** 2) / r[:, None] ** 2)
+    blurred = g @ g.T
+    scale = np.sqrt(np.diag(blurred))
+    np.testing.assert_allclose(Gibbs(1.0, 0.8, 0.4)(x[:, None]), blurred / np.outer(scale, scale), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 65, 130])
+def test_compiled_gibbs_matches_the_plain_formula(n):
+    Z = np.random.default_rng(n).normal(size=(n, 2))
+    weight = np.array([[0.3, -0.2], [0.1, 0.4]])  # of each input
+    r = np.array([0.7, 1.6]) * np.exp(Z @ weight.T)  # (n, 2)
+    q = r[:, None] ** 2 + r**2
+    twin = np.prod(np.sqrt(2.0 * r[:, None] * r / q) * np.exp(-((Z[:, None] - Z) ** 2) / q), axis=-1)
+    np.testing.assert_allclose(Gibbs(1.3, [0.7, 1.6], weight.ravel(), ard=True)(Z), 1.3 * twin, rtol=1e-12)
+
+
+def test_gibbs_with_bumps_changes_the_length_scale_where_they_are():
+    basis = RadialBasis([-2.0, 2.0], 0.5)
+    kernel = Gibbs(1.0, 1.0, [-1.5, 0.0], basis)
+    near, far = kernel(np.array([[-2.1], [-1.9]]))[0, 1], kernel(np.array([[1.9], [2.1]]))[0, 1]
+    assert near < far
+    np.testing.assert_allclose(far, np.exp(-0.5 * 0.2**2), rtol=1e-6)
+
+
+def test_names_of_weights():
+    def names(kernel, inputs):
+        return [n for p in kernel.parameters(inputs) if p.is_free for n in p.flat_names]
+
+    assert names(Gibbs(1.0, 1.0), NAMES) == ["weight[a]", "weight[b]", "weight[c]"]
+    assert names(Gibbs(1.0, 1.0, basis=RadialBasis([0.0, 1.5], 1.0)), ["a"]) == ["weight[0]", "weight[1.5]"]
+    assert names(Gibbs(1.0, 1.0, basis=np.square, ard=True), ["a", "b"]) == [
+        "weight[a: 0]", "weight[a: 1]", "weight[b: 0]", "weight[b: 1]"
+    ]  # fmt: skip
+    assert names(Gibbs(1.0, 1.0, basis=lambda X: X[:, :1] ** 2), NAMES) == ["weight[0]"]
+
+
+def test_gibbs_in_a_model():
+    y = np.sign(X[:, 0])
+    model = Model(X[:, :2], y, kernel=Gibbs(ard=True))
+    assert model.n_dim == 1 + 2 + 4
+    check_gradient(model.logdensity_and_grad, 0.3 * np.random.default_rng(2).normal(size=7), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Gibbs(1.0, 1.0, [0.1, 0.2]).parameters(NAMES), "2 values for 3 basis functions"),
+        (lambda: Gibbs(1.0, 1.0, np.nan), "'weight' of Gibbs must be finite"),
+        (lambda: Gibbs(1.0, 1.0, 0.1, basis=lambda X: X[:, 0])(X), r"shape \(n, m\)"),
+        (lambda: RadialBasis([0.0], 0.0), "'width' of RadialBasis"),
+        (lambda: RadialBasis([], 1.0), "'centres' of RadialBasis"),
+        (lambda: RadialBasis([[1.0], [1.0, 2.0]], 1.0), "'centres' of RadialBasis"),
+        (lambda: RadialBasis([0.0], 1.0)(X), "1 coordinates for 3 inputs"),
+        (lambda: Categorical(1.0)(X, X[:, :2]), "3 and 2 columns"),
+        (lambda: Gibbs(1.0, 1.0, 0.1)(X, X[:, :2]), "3 and 2 columns"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(InvalidInput, match=message):
+        make()
+
+
+def test_kernels_with_a_basis_are_values():
+    kernel = Gibbs(1.0, 1.0, [0.1, 0.2], RadialBasis([[0.0, 1.0], [1.0, 0.0]], 1.0))
+    assert len({kernel, copy.deepcopy(kernel)}) == 1
+
+
+def test_categorical_counts_mismatches():
+    codes = np.random.default_rng(0).integers(0, 3, size=(20, 2)).astype(float)
+    weight = np.array([0.4, 1.3])
+    expected = np.exp(-np.sum(weight * (codes[:, None] != codes), axis=-1))
+    kernel = Categorical(weight)
+    np.testing.assert_allclose(kernel(codes), expected, rtol=1e-14)
+    np.testing.assert_allclose(kernel(codes[:5], codes[5:]), expected[:5, 5:], rtol=1e-14)
+    unseen = kernel(codes, np.full((1, 2), 9.0))
+    np.testing.assert_allclose(unseen, np.exp(-1.7), rtol=1e-14)
+
+
+def test_a_categorical_column_beside_a_number():
+    rng = np.random.default_rng(1)
+    Z = np.column_stack([rng.normal(size=12), rng.integers(0, 3, size=12)])
+    kernel = SquaredExponential(1.0, 0.8).on(0) * Categorical(0.5).on(1)
+    same = Z[:, 1][:, None] == Z[:, 1]
+    expected = SquaredExponential(1.0, 0.8)(Z[:, :1]) * np.where(same, 1.0, np.exp(-0.5))
+    np.testing.assert_allclose(kernel(Z), expected, rtol=1e-13)
+    model = Model(Z, np.sign(Z[:, 0]), kernel=SquaredExponential().on(0) * Categorical().on(1))
+    assert model.names == ["variance", "length_scale", "weight"]
+    check_gradient(model.logdensity_and_grad, np.array([0.1, -0.2, 0.3]), rtol=1e-5)
+    with pytest.raises(InvalidInput, match="Categorical does not know its derivatives"):
+        kernel.input_vjp(Z, random_symmetric(rng, 12))

@@ -1,0 +1,220 @@
+"""The maximum of the posterior."""
+
+from __future__ import annotations
+
+import threading
+from math import inf
+
+import numpy as np
+import pytest
+
+from hmcgp.errors import InvalidInput
+from hmcgp.optimize import find_map, maximum
+from hmcgp.optimize.maximum import GRADIENT_TOLERANCE, hessian
+from hmcgp.samplers import Evaluation
+from hmcgp.samplers.integrators import init
+from tests.helpers.targets import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
+
+
+class TwoHills(Gaussian):
+    """log(0.3 N(u; -4, 1) + 0.7 N(u; 4, 1)), up to a constant."""
+
+    def __init__(self):
+        super().__init__(np.zeros(1), 9.0 * np.eye(1))
+
+    def evaluate(self, u, carry=None):
+        a, b = np.log(0.3) - 0.5 * (u[0] + 4) ** 2, np.log(0.7) - 0.5 * (u[0] - 4) ** 2
+        value = np.logaddexp(a, b)
+        grad = -np.exp(a - value) * (u[0] + 4) - np.exp(b - value) * (u[0] - 4)
+        return Evaluation(float(value), np.array([grad]))
+
+
+@pytest.mark.parametrize(
+    ("target", "optimum"),
+    [
+        (correlated_gaussian(), [1.0, -2.0, 0.5]),
+        (LogGamma((0.7, 3.0)), np.log([0.7, 3.0])),  # of log x: exp(u) = shape, not the mode of x
+        (Warped(), [0.0, 0.0]),
+    ],
+)
+def test_finds_the_maximum_in_unconstrained_coordinates(target, optimum):
+    result = find_map(target, random_state=0)
+    np.testing.assert_allclose(result.position, optimum, atol=1e-4)
+    np.testing.assert_allclose(result.parameters, target.constrain(np.asarray(optimum)), atol=3e-4)
+    assert result.logdensity == target.evaluate(result.position).logdensity
+    assert result.converged
+    assert result.names == target.names
+    assert result.restarts.shape == (5,)
+    np.testing.assert_allclose(result.restarts, result.logdensity, atol=1e-6)
+    assert 10 < result.evaluations < 500
+
+
+def test_restarts_find_the_higher_hill():
+    result = find_map(TwoHills(), n_restarts=10, random_state=1)
+    np.testing.assert_allclose(result.position, 4.0, atol=1e-3)
+    assert result.logdensity == result.restarts.max()
+    assert set(np.round(result.restarts, 3)) == {round(np.log(0.3), 3), round(np.log(0.7), 3)}
+    lower = find_map(TwoHills(), n_restarts=1, start=np.array([-3.0]))
+    np.testing.assert_allclose(lower.position, -4.0, atol=1e-3)
+
+
+def test_same_result_whatever_the_number_of_threads():
+    one, three = (find_map(Warped(), n_jobs=n, random_state=2) for n in (1, 3))
+    np.testing.assert_array_equal(one.position, three.position)
+    np.testing.assert_array_equal(one.restarts, three.restarts)
+    more = find_map(Warped(), n_restarts=7, random_state=2)
+    np.testing.assert_array_equal(more.restarts[:5], one.restarts)
+
+
+class Cliff(HalfSpace):
+    """A hill at 0.1 beside a region that cannot be computed, approached at speed."""
+
+    def __init__(self):
+        super().__init__(edge=0.0)
+        self.failures = 0
+
+    def evaluate(self, u, carry=None):
+        evaluation = super().evaluate(u)
+        if evaluation.logdensity == -inf:
+            self.failures += 1
+            return evaluation
+        r = u - np.array([0.1, 0.0])
+        return evaluation._replace(logdensity=-50.0 * float(r @ r), grad=-100.0 * r)
+
+
+def test_line_search_survives_minus_infinity():
+    target = Cliff()
+    for start in ([0.3, 5.0], [8.0, -3.0], [0.0, 0.0]):
+        result = find_map(target, n_restarts=1, start=np.array(start))
+        np.testing.assert_allclose(result.position, [0.1, 0.0], atol=1e-5)
+        assert result.converged
+
+    class Edge(Cliff):
+        """No maximum: the density rises up to the edge of what can be computed."""
+
+        def evaluate(self, u, carry=None):
+            evaluation = HalfSpace.evaluate(self, u)
+            failed = evaluation.logdensity == -inf
+            self.failures += failed
+            return evaluation if failed else evaluation._replace(
+                logdensity=-float(u[0] + u[1] ** 2), grad=np.array([-1.0, -2.0 * u[1]])
+            )  # fmt: skip
+
+    target = Edge()
+    result = find_map(target, n_restarts=1, start=np.array([3.0, 2.0]))
+    assert target.failures > 0  # the line search has been there
+    assert 0.0 <= result.position[0] < 0.5
+    assert np.isfinite(result.logdensity)
+    assert not result.converged
+
+
+def test_carry_is_handed_on():
+    class Counting(Warped):
+        carries: tuple = ()
+
+        def evaluate(self, u, carry=None):
+            self.carries += (carry,)
+            return super().evaluate(u)._replace(carry=len(self.carries))
+
+    target = Counting()
+    result = find_map(target, n_restarts=1, random_state=0)
+    assert target.carries[0] is None
+    assert None not in target.carries[1:]
+    assert isinstance(result.carry, int)
+    assert result.evaluations == len(target.carries)
+
+
+def test_budget_is_kept_and_reported():
+    result = find_map(
+        Gaussian(np.zeros(20), np.diag(10.0 ** np.linspace(-3, 3, 20))), maxiter=2, n_restarts=1, random_state=0
+    )
+    assert not result.converged
+    assert result.evaluations <= 41
+
+
+class Rounded(Gaussian):
+    """Values without their last digits, as over a covariance that is nearly singular; gradients are better."""
+
+    def evaluate(self, u, carry=None):
+        evaluation = super().evaluate(u)
+        return evaluation._replace(logdensity=500.0 + float(np.round(evaluation.logdensity, 7)))
+
+
+def test_newton_finishes_what_rounding_hides(monkeypatch):
+    target = Rounded(np.arange(4.0), np.diag([1e-3, 1e-2, 0.1, 1.0]))
+    result = find_map(target, random_state=0)
+    assert result.converged
+    np.testing.assert_allclose(result.position, target.mean, atol=1e-8)
+    monkeypatch.setattr(maximum, "_polish", lambda target, optimum: optimum)
+    without = find_map(target, random_state=0)
+    assert not without.converged
+    assert 0 < result.evaluations - without.evaluations <= 2 * 4 + 3
+
+
+def test_the_best_of_searches_that_rounding_ranks_is_polished():
+    """Ends at one optimum, ranked by the rounding of their values: the highest need not be the nearest."""
+    target = Rounded(np.arange(4.0), 0.9 + np.eye(4))
+    result = find_map(target, random_state=0)
+    assert np.max(np.abs(target.evaluate(result.position).grad)) < 1e-11
+
+
+def test_newton_does_not_climb_a_saddle():
+    """-x² + y² has no maximum: a search that ended beside its saddle is no optimum."""
+
+    class Saddle(Gaussian):
+        def evaluate(self, u, carry=None):
+            return Evaluation(float(u[1] ** 2 - u[0] ** 2), np.array([-2.0 * u[0], 2.0 * u[1]]))
+
+    target = Saddle(np.zeros(2), np.eye(2))
+    beside = maximum._Optimum(init(target, np.array([1e-3, 1e-3])), 1, stalled=True)
+    found = maximum._polish(target, beside)
+    assert found.state is beside.state
+    assert found.evaluations == 5
+
+
+def test_hessian():
+    target = correlated_gaussian()
+    np.testing.assert_allclose(hessian(target, init(target, np.ones(3))), -target.precision, atol=1e-9)
+    assert np.isnan(hessian(HalfSpace(edge=0.0), init(HalfSpace(edge=0.0), np.array([1e-3, 0.0])))).any()
+
+
+def test_tolerance_is_what_converged_means():
+    target = correlated_gaussian()
+    result = find_map(target, random_state=3)
+    assert np.abs(target.evaluate(result.position).grad).max() <= GRADIENT_TOLERANCE
+
+
+def test_error_in_a_restart_is_raised_and_stops_the_others():
+    running = threading.Event()
+
+    class Failing(Warped):
+        def evaluate(self, u, carry=None):
+            if running.is_set():
+                raise ZeroDivisionError("oh no")
+            running.set()
+            return super().evaluate(u)
+
+    with pytest.raises(ZeroDivisionError, match="oh no"):
+        find_map(Failing(), random_state=0, n_jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_restarts": 0}, "'n_restarts'"),
+        ({"maxiter": 0}, "'maxiter'"),
+        ({"n_restarts": 1.5}, "'n_restarts'"),
+        ({"start": np.zeros(3)}, "'start' must have shape"),
+        ({"n_jobs": 0}, "'n_jobs'"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        find_map(Warped(), **options)
+
+
+def test_no_start():
+    with pytest.raises(InvalidInput, match="-inf at all of 100"):
+        find_map(HalfSpace(edge=1e6), random_state=0)
+    with pytest.raises(InvalidInput, match="-inf at 'start'"):
+        find_map(HalfSpace(), start=np.array([-1.0, 0.0]))

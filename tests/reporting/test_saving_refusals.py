@@ -1,0 +1,420 @@
+"""Files that are damaged, crafted, foreign, or of other versions: refused at load, before they do harm."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.exceptions import InconsistentVersionWarning
+
+from hmcgp import GPClassifier, GPRegressor, kernels
+from hmcgp.errors import InvalidInput
+from hmcgp.reporting import saving
+from hmcgp.reporting.saving import OtherVersionWarning
+from tests.helpers.saved import KINDS, LABELS, X, Y, find, fit, members, npy, quick, rewrite
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fit(quick(GPRegressor, kernel=kernels.SquaredExponential(ard=True)), X, Y)
+
+
+@pytest.fixture(scope="module")
+def appended():
+    gp = fit(quick(), X, LABELS)
+    return gp.append(X[:3], LABELS[:3])
+
+
+@pytest.fixture
+def path(fitted, tmp_path):
+    fitted.save(tmp_path / "gp")
+    return tmp_path / "gp"
+
+
+def refused(path, match, cls=GPRegressor):
+    with pytest.raises(InvalidInput, match=match) as caught:
+        cls.load(path)
+    assert repr(str(path)) in str(caught.value)
+
+
+# -- draws -----------------------------------------------------------------------------------------------------------
+
+
+def shifted(a):
+    return np.roll(a, 1, axis=1)
+
+
+def with_nan(a):
+    return np.where(np.arange(a.size).reshape(a.shape) == 3, np.nan, a)
+
+
+DRAWS = {
+    "shifted": (shifted, "contradict"),
+    "swapped coordinates": (lambda a: a[:, :, ::-1], "contradict"),
+    "scaled": (lambda a: a * (1 + 1e-8), "contradict"),
+    "nan": (with_nan, "not finite"),
+    "too few": (lambda a: a[:, 1:], "wrong shape"),
+    "too few chains": (lambda a: a[:1], "wrong shape"),
+    "too few parameters": (lambda a: a[:, :, 1:], "wrong shape"),
+    "flat": (lambda a: a.ravel(), "no draws"),
+    "empty": (lambda a: a[:, :0], "no draws"),
+    "integers": (lambda a: a.astype(int), "draws is a ndarray"),
+}
+
+
+@pytest.mark.parametrize("change", DRAWS)
+def test_draws_that_are_wrong_although_their_checksum_fits(change, fitted, path):
+    content = members(path)
+    name = next(n for n, body in content.items() if n.endswith("npy") and body == npy(fitted.trace_.draws))
+    content[name] = npy(np.ascontiguousarray(DRAWS[change][0](fitted.trace_.draws)))
+    rewrite(path, content)
+    refused(path, DRAWS[change][1])
+
+
+TRACES = {
+    "names": ({"names": ["a", "b", "c", "d"]}, "other hyperparameters"),
+    "metric": ({"inv_metric": np.ones((2, 3))}, "metric"),
+    "no lp": ({"stats": {}}, "statistics"),
+    "time": ({"sampling_time": -1.0}, "sampling time"),
+    "warm-up": ({"warmup_draws": np.ones((2, 3, 4))}, "contradict"),
+    "short statistics": ({"stats": "cut"}, "statistics of the wrong shape"),
+    "infinite density": ({"stats": "infinite"}, "log densities"),
+}
+
+
+@pytest.mark.parametrize("change", TRACES)
+def test_traces_that_contradict_themselves_are_not_even_saved(change, fitted, tmp_path):
+    changes, match = copy.copy(TRACES[change][0]), TRACES[change][1]
+    if changes.get("stats") == "cut":
+        changes["stats"] = {name: values[:, 1:] for name, values in fitted.trace_.stats.items()}
+    if changes.get("stats") == "infinite":
+        changes["stats"] = fitted.trace_.stats | {"lp": np.full((2, 4), np.inf)}
+    gp = copy.copy(fitted)
+    gp.trace_ = replace(fitted.trace_, **changes)
+    with pytest.raises(InvalidInput, match=f"cannot be saved: it holds .*{match}"):
+        gp.save(tmp_path / "gp")
+    assert not os.listdir(tmp_path)
+
+
+# -- content ---------------------------------------------------------------------------------------------------------
+
+
+def edited(path, edit):
+    content = members(path)
+    tree = json.loads(content["content.json"])
+    edit(tree)
+    content["content.json"] = json.dumps(tree).encode()
+    rewrite(path, content)
+
+
+def own(tree, name):
+    return find(tree, lambda kind, content: kind == "hmcgp" and content[0] == name)["hmcgp"]
+
+
+def entries(tree, key):
+    """The list of [key, value] that holds a key."""
+    return find(tree, lambda kind, content: kind == "dict" and any(k == key for k, _ in content))["dict"]
+
+
+def set_entry(tree, key, value, beside=None):
+    next(pair for pair in entries(tree, beside or key) if pair[0] == key)[1] = value
+
+
+EDITS = {
+    "missing field": (lambda t: own(t, "samplers.Trace")[1].pop("names"), "other fields than it has: names"),
+    "unknown field": (lambda t: own(t, "samplers.Trace")[1].update(more=1), "other fields than it has: more"),
+    "missing attribute": (lambda t: entries(t, "_scaling").remove(["n_features_in_", 2]), "lacks attributes"),
+    "unknown attribute": (lambda t: entries(t, "_scaling").append(["predict", 2]), "not part of a fitted.*predict"),
+    "missing parameter": (lambda t: entries(t, "tune").remove(["tune", 4]), "other parameters"),
+    "unknown parameter": (lambda t: entries(t, "tune").append(["__class__", 4]), "other parameters"),
+    "wrong parameter": (lambda t: set_entry(t, "tune", "four"), "wrong types: tune is a str"),
+    "wrong number of inputs": (lambda t: set_entry(t, "n_features_in_", 3), "number of inputs"),
+    "bool for a number": (lambda t: set_entry(t, "n_features_in_", True), "n_features_in_ is a bool"),
+    "kernel that is a number": (lambda t: set_entry(t, "kernel", 5, beside="input_names"), "kernel is a int"),
+    "unknown class": (lambda t: own(t, "samplers.Trace").__setitem__(0, "samplers.Popen"), "damaged"),
+    "class of another package": (lambda t: own(t, "samplers.Trace").__setitem__(0, "os.system"), "damaged"),
+    "abstract class": (lambda t: t["dict"].append(["x", {"hmcgp": ["kernels.Kernel", {}]}]), "damaged"),
+    "bad setting": (lambda t: own(t, "evidence.Exact")[1].update(solver="none"), "'solver' of Exact"),
+    "wrong type of setting": (lambda t: own(t, "evidence.Exact")[1].update(probes="9"), "probes is a str"),
+    "untrusted class": (
+        lambda t: set_entry(t, "kernel", {"trusted": ["os.PathLike", {}]}),
+        "os.PathLike, which are not",
+    ),
+    "untrusted function": (lambda t: set_entry(t, "kernel", {"function": "os.system"}), "uses os.system, which"),
+    "ufunc that is none": (lambda t: set_entry(t, "kernel", {"ufunc": "load"}), "damaged"),
+    "kind that is none": (lambda t: set_entry(t, "kernel", {"__class__": 1}), "damaged"),
+    "two kinds": (lambda t: set_entry(t, "kernel", {"tuple": [], "set": []}), "damaged"),
+    "a key twice": (lambda t: entries(t, "tune").append(["tune", 4]), "a key twice"),
+    "key that is a list": (lambda t: entries(t, "tune").append([[1], 4]), "damaged"),
+    "no estimator": (lambda t: t["dict"].append(["x", 1]), "holds no estimator"),
+    "array that is not there": (lambda t: set_entry(t, "kernel", {"array": "../../etc/passwd"}), "damaged"),
+    "deep": (lambda t: set_entry(t, "kernel", deep(400)), "nested more than 150 deep"),
+}
+
+
+def deep(n):
+    node = 1
+    for _ in range(n):
+        node = [node]
+    return node
+
+
+@pytest.mark.parametrize("change", EDITS)
+def test_content_that_no_estimator_has(change, path):
+    edited(path, EDITS[change][0])
+    refused(path, EDITS[change][1])
+
+
+def test_json_that_is_none_or_too_deep(path):
+    content = members(path)
+    for text, match in (
+        (b"[" * 200_000 + b"]" * 200_000, "damaged .RecursionError"),
+        (b'{"dict": [], "dict": []}', "JSON with a key twice"),
+        (b"[NaN]", "JSON with NaN"),
+        (b"[1e999]", "JSON with 1e999"),
+        (b"[" + b"9" * 10_000 + b"]", "damaged .ValueError"),
+        (b"\xff\xfe[", "damaged"),
+        (b"", "damaged"),
+    ):
+        rewrite(path, content | {"content.json": text})
+        refused(path, match)
+
+
+def test_streams_of_numbers_that_point_beyond_their_arrays(tmp_path):
+    """Numpy takes these states, and would read outside its memory."""
+    for rng, place in (
+        (np.random.Generator(np.random.MT19937(1)), "pos"),
+        (np.random.RandomState(1), "pos"),
+        (np.random.Generator(np.random.Philox(1)), "buffer_pos"),
+    ):
+        quick(random_state=rng).save(tmp_path / "gp")
+        GPClassifier.load(tmp_path / "gp")
+        edited(tmp_path / "gp", lambda tree, place=place: set_entry(tree, place, 10**9))
+        refused(tmp_path / "gp", "beyond its end", GPClassifier)
+
+
+def test_posteriors_of_appended_rows_of_the_wrong_shape(appended, tmp_path):
+    path, kept = tmp_path / "gp", next(iter(appended.model_._kept.values()))
+    appended.save(path)
+    whole = members(path)
+    name = next(n for n, body in whole.items() if body == npy(kept.posterior.f))
+    for wrong, match in (
+        (kept.posterior.f[:4], "a posterior with f of"),
+        (np.full(len(kept.posterior.f), np.nan), "finite"),
+    ):
+        rewrite(path, whole | {name: npy(wrong)})
+        refused(path, match, GPClassifier)
+    draws = next(n for n, body in whole.items() if body == npy(appended.model_.draws))
+    rewrite(path, whole | {draws: npy(appended.model_.draws + 1.0)})
+    refused(path, "not among the draws", GPClassifier)
+
+
+# -- archives --------------------------------------------------------------------------------------------------------
+
+
+def test_members_that_are_not_those_that_were_saved(fitted, path):
+    content = members(path)
+    one, other = (
+        next(n for n, body in content.items() if body == npy(array))
+        for array in (fitted.trace_.draws, fitted.trace_.unconstrained)
+    )
+    for changes in ({one: content[other], other: content[one]}, {one: npy(shifted(fitted.trace_.draws))}):
+        rewrite(path, content | changes, sums=False)
+        refused(path, "that is not the one that was saved")
+    rewrite(path, content | {"more.npy": content[one]}, sums=False)
+    refused(path, "other members than it lists")
+    rewrite(path, content | {"a999.npy": content[one]})
+    refused(path, "nothing refers to: a999.npy")
+    rewrite(path, {name: body for name, body in content.items() if name != one}, sums=False)
+    refused(path, "other members than it lists")
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("content.json", b"[]")
+    refused(path, "two members of one name")
+
+
+@pytest.mark.parametrize("array", [np.array([lambda: 1], dtype=object)], ids=["objects"])
+def test_arrays_that_hold_objects(array, path):
+    class Dangerous:
+        def __reduce__(self):
+            return (os.mkdir, (str(path) + "_executed",))
+
+    content = members(path)
+    array[0] = Dangerous()
+    rewrite(path, content | {"a0.npy": npy(array)})
+    refused(path, "claims to be of shape .* and type object")
+    assert not os.path.exists(str(path) + "_executed")
+
+
+def test_sizes_that_are_claimed_and_not_there(path):
+    content = members(path)
+    small = npy(np.zeros(2))
+    for shape in (b"(99999999999,)", b"(-2,)", b"(2, 99999999999, 0)", b"(3,)"):
+        crafted = small.replace(b"(2,), }" + b" " * (len(shape) - 4), shape + b", }")
+        assert shape in crafted
+        rewrite(path, content | {"a0.npy": crafted})
+        refused(path, "claims to be of shape")
+
+
+def test_a_zip_bomb_is_not_unpacked(path):
+    content = members(path)
+    rewrite(path, content | {"a0.npy": npy(np.zeros(2**22))}, compression=zipfile.ZIP_DEFLATED)  # 32 MB in 33 kB
+    assert path.stat().st_size < 200_000
+    refused(path, "compressed member")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("meta.json", b" " * 2**22 + content["meta.json"])
+    refused(path, "compressed member")
+
+
+def test_members_that_overlap(path):
+    whole = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        first, second = archive.infolist()[:2]
+        start = archive.start_dir
+    entry = whole.index(b"PK\x01\x02", start)
+    whole[entry + 20 : entry + 28] = (second.header_offset + 999).to_bytes(4, "little") * 2  # both sizes of the first
+    path.write_bytes(whole)
+    refused(path, f"a member, {first.filename!r}, that is larger than its place")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damage_is_refused_or_harmless(seed, fitted, path):
+    """Harmless: time stamps and the like, which nothing depends on."""
+    whole, rng, expected = path.read_bytes(), np.random.default_rng(seed), fitted.predict(X)
+    noticed = 0
+    for i in rng.integers(len(whole), size=100):
+        damaged = bytearray(whole)
+        damaged[i] ^= int(rng.integers(1, 256))
+        path.write_bytes(damaged)
+        try:
+            np.testing.assert_array_equal(GPRegressor.load(path).predict(X), expected)
+        except InvalidInput:
+            noticed += 1
+    for n in rng.integers(len(whole), size=30):
+        path.write_bytes(whole[:n])
+        refused(path, "is damaged" if n >= 4 else "not a saved hmcgp")
+    assert noticed > 70
+
+
+def test_foreign_files(tmp_path):
+    path = tmp_path / "other"
+    for body in (b"", b"PK", pickle.dumps([1]), b"\x89HDF\r\n\x1a\n"):
+        path.write_bytes(body)
+        refused(path, r"is not a saved hmcgp estimator\. Give a file")
+    for member, text in (("sheet.xml", "<a/>"), ("meta.json", "[1]"), ("meta.json", '{"format": "else"}')):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(member, text)
+        refused(path, "not a saved hmcgp estimator")
+    os.mkfifo(tmp_path / "fifo")
+    refused(tmp_path / "fifo", "is a FIFO")
+    refused(tmp_path, "is a folder")
+    refused(tmp_path / "none", "does not exist")
+
+
+def test_another_class(path):
+    refused(path, r"holds a GPRegressor, not a GPClassifier\. Use GPRegressor\.load", GPClassifier)
+
+
+# -- versions --------------------------------------------------------------------------------------------------------
+
+
+def with_meta(path, **changes):
+    content = members(path)
+    meta = json.loads(content["meta.json"])
+    for key, value in changes.items():
+        meta[key] = meta[key] | value if isinstance(value, dict) else value
+    rewrite(path, content | {"meta.json": json.dumps(meta)})
+
+
+@pytest.mark.parametrize("library", ["hmcgp", "numpy"])
+def test_other_versions_are_told(library, path, fitted):
+    with_meta(path, versions={library: "0.0.9"})
+    with pytest.warns(
+        InconsistentVersionWarning, match=rf"GPRegressor was saved with {library} 0\.0\.9 and is"
+    ) as caught:
+        again = GPRegressor.load(path)
+    assert [w.category for w in caught] == [OtherVersionWarning]
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    with_meta(path, versions={library: saving.library_version(library), "python": "2.7", "scipy": "0.1"})
+    GPRegressor.load(path)  # without a word: warnings are errors here
+
+
+def test_formats(path):
+    with_meta(path, format_version=3, versions={"hmcgp": "9.1"})
+    refused(path, r"has format 3, written by hmcgp 9\.1.*reads 2\. Upgrade hmcgp")
+    for wrong in (0, "2", True, 2.0, None):
+        with_meta(path, format_version=wrong)
+        refused(path, "which format")
+
+
+def test_the_pickles_of_format_1_are_not_opened(tmp_path):
+    class Dangerous:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "executed"),))
+
+    path = tmp_path / "old"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("meta.json", json.dumps({"format": "hmcgp-estimator", "format_version": 1, "versions": {}}))
+        archive.writestr("estimator.pickle", pickle.dumps(Dangerous()))
+    refused(path, "has format 1, of hmcgp 0.1: a pickle.*save it again here: pickle.loads")
+    assert not (tmp_path / "executed").exists()
+
+
+# -- saving ----------------------------------------------------------------------------------------------------------
+
+
+class Holder:
+    """A function of the user's own, with whatever is put into it."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def __call__(self, X):
+        return X
+
+
+def warped(content):
+    return kernels.Warped(kernels.SquaredExponential(), Holder(content))
+
+
+def test_what_cannot_be_read_again_is_not_saved(fitted, tmp_path):
+    cyclic = []
+    cyclic.append(cyclic)
+    unseeded = np.random.Generator(np.random.RandomState(1)._bit_generator)
+    for settings, match in (
+        ({"kernel": warped(cyclic)}, "nested more than 150 deep"),
+        ({"kernel": warped(1 + 2j)}, r"kernel\.warp\.content, a complex, which cannot be written: \(1"),
+        ({"kernel": warped(np.array([1 + 2j]))}, "complex128"),
+        ({"kernel": warped(X)}, "a DataFrame, which cannot be written"),
+        ({"kernel": warped(open)}, "a builtin_function_or_method, which cannot"),
+        ({"class_weight": {"a": "much"}}, r"wrong types: class_weight is a dict \({'a': 'much'}\)"),
+        ({"draws": "many"}, "wrong types: draws is a str"),
+        ({"random_state": unseeded}, "Set 'random_state' to an integer"),
+    ):
+        with pytest.raises(InvalidInput, match=match):
+            quick(**settings).save(tmp_path / "gp")
+    gp = copy.copy(fitted)
+    gp.my_note = 3
+    with pytest.raises(InvalidInput, match="attributes that are not part of a fitted estimator: my_note"):
+        gp.save(tmp_path / "gp")
+    assert not os.listdir(tmp_path)
+
+
+def test_a_failed_save_leaves_the_old_file(path, monkeypatch):
+    before = path.read_bytes()
+
+    def full(*args, **options):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(saving.npy, "write_array", full)
+    with pytest.raises(OSError, match="disk full"):
+        KINDS["regression"]().save(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["gp"]
