@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -14,62 +13,13 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from hmcgp import GPClassifier, Model, datasets
+from hmcgp import GPClassifier, datasets
 from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
 from hmcgp.samplers import HMC, NUTS, Metropolis, sample
 from hmcgp.samplers.chains import checkpoint as checkpoint_module
+from tests.helpers.checkpoints import QUICK, Stopping, assert_same, gp_model, interrupt, run_length
+from tests.helpers.processes import child_environment
 from tests.helpers.targets import Gaussian, correlated_gaussian
-
-QUICK = {"draws": 60, "tune": 80, "random_state": 3, "progressbar": False}
-
-
-def everything(trace):
-    return [
-        trace.draws,
-        trace.unconstrained,
-        trace.warmup_unconstrained,
-        trace.inv_metric,
-        *trace.stats.values(),
-        *trace.warmup_stats.values(),
-    ]
-
-
-def assert_same(a, b):
-    for x, y in zip(everything(a), everything(b), strict=True):
-        np.testing.assert_array_equal(x, y)
-
-
-def gp_model(n=30):
-    X, y = datasets.load_crabs(return_X_y=True)
-    X = np.asarray(X, dtype=float)[:: 200 // n]
-    labels = np.where(np.asarray(y)[:: 200 // n] == np.unique(y)[0], -1.0, 1.0)
-    return Model((X - X.mean(axis=0)) / X.std(axis=0), labels)
-
-
-class Stopping(Gaussian):
-    """Is interrupted, as by Ctrl-C, at the k-th evaluation."""
-
-    def __init__(self, k):
-        plain = correlated_gaussian()
-        super().__init__(plain.mean, plain.covariance)
-        self.left = k
-
-    def evaluate(self, u, carry=None):
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return super().evaluate(u, carry)
-
-
-def interrupt(k, sampler, **options):
-    """Start a run that is interrupted at its k-th evaluation."""
-    target = Stopping(k)
-    try:
-        with pytest.warns(ApproximationWarning, match="interrupted.*The same call goes on from"):
-            sample(target, sampler, n_jobs=1, **options)
-    except KeyboardInterrupt:  # in warm-up
-        pass
-    assert target.left <= 0
 
 
 @pytest.mark.parametrize("sampler", ["hmc", "nuts", "metropolis", NUTS(dense=False), HMC(step_size=0.1, n_steps=5)])
@@ -280,29 +230,24 @@ def test_a_setting_that_only_the_file_has_is_noticed(tmp_path):
 KILLED = """
 import sys
 import numpy as np
-from hmcgp.samplers import checkpoint, sample
-from test_checkpoint import gp_model, length
+from hmcgp.samplers import sample
+from hmcgp.samplers.chains import checkpoint
+from tests.helpers.checkpoints import gp_model, run_length
 checkpoint.INTERVAL, checkpoint.SHARE = 0.01, 1.0  # so that many a kill hits a writing
 model = gp_model()
 model.evaluate(np.zeros(model.n_dim))  # compiled
 print("ready", flush=True)
-trace = sample(model, "hmc", checkpoint=sys.argv[1], **length(int(sys.argv[3])))
+trace = sample(model, "hmc", checkpoint=sys.argv[1], **run_length(int(sys.argv[3])))
 np.savez(sys.argv[2], draws=trace.draws, warmup=trace.warmup_draws, metric=trace.inv_metric, **trace.stats)
 """
 
 
-def length(n_kills):
-    """A run long enough to be killed so often."""
-    return {"draws": 20 * n_kills, "tune": 80, "chains": 4, "random_state": 7, "progressbar": False}
-
-
 def kill_until(path, result, n_kills, rng):
     """Run the script again and again, kill it at random moments, let the last one live; return how often it died."""
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     killed = 0
     while not result.exists():
         command = [sys.executable, "-c", KILLED, str(path), str(result), str(n_kills)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as child:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as child:
             try:
                 if killed < n_kills:
                     assert child.stdout.readline() == "ready\n"
@@ -320,7 +265,7 @@ def kill_until(path, result, n_kills, rng):
 def test_kill_9_at_random_moments(tmp_path, n_kills):
     killed = kill_until(tmp_path / "run.nc", tmp_path / "draws.npz", n_kills, np.random.default_rng(n_kills))
     assert killed == n_kills
-    whole = sample(gp_model(), "hmc", **length(n_kills))
+    whole = sample(gp_model(), "hmc", **run_length(n_kills))
     with np.load(tmp_path / "draws.npz") as again:
         np.testing.assert_array_equal(again["draws"], whole.draws)
         np.testing.assert_array_equal(again["warmup"], whole.warmup_draws)

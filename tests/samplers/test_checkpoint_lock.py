@@ -9,11 +9,12 @@ import subprocess
 import sys
 
 import pytest
-from test_checkpoint import QUICK, assert_same, interrupt
 
 from hmcgp.errors import ApproximationWarning, InvalidInput
 from hmcgp.samplers import sample
 from hmcgp.samplers.chains import checkpoint as checkpoint_module
+from tests.helpers.checkpoints import QUICK, assert_same, interrupt
+from tests.helpers.processes import child_environment
 from tests.helpers.targets import Gaussian, correlated_gaussian
 
 
@@ -81,9 +82,10 @@ def test_a_run_that_does_not_begin_releases_its_checkpoint(tmp_path, monkeypatch
 HOLDING = """
 import sys
 import time
-from hmcgp.samplers import checkpoint, sample
+from hmcgp.samplers import sample
+from hmcgp.samplers.chains import checkpoint
+from tests.helpers.checkpoints import QUICK
 from tests.helpers.targets import Gaussian, correlated_gaussian
-from test_checkpoint import QUICK
 
 checkpoint.INTERVAL = 0.0
 
@@ -106,9 +108,8 @@ sample(Waiting(plain.mean, plain.covariance), "hmc", checkpoint=sys.argv[1], n_j
 
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
     path = tmp_path / "run.nc"
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     command = [sys.executable, "-c", HOLDING, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as first:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as first:
         try:
             assert first.stdout.readline() == "running\n"
             content = path.read_bytes()

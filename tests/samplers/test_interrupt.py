@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +15,7 @@ import pytest
 
 from hmcgp.samplers import Metropolis, sample
 from hmcgp.samplers.chains.run import largest_block
+from tests.helpers.processes import child_environment
 from tests.helpers.targets import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
@@ -74,8 +73,7 @@ print(json.dumps(report))
 def interrupt(*arguments):
     """Run chains in another process, send it SIGINT in the middle, and return what it reports."""
     command = [sys.executable, "-c", INTERRUPTED, *map(str, arguments)]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}  # the child sees what we see
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as child:
         try:
             assert child.stdout.readline() == "ready\n"
             child.send_signal(signal.SIGINT)
@@ -115,10 +113,9 @@ def test_ctrl_c_in_warmup_is_raised(n_jobs):
 
 
 def strike(*arguments, **environment):
-    """Run tests/interrupts.py in a process of its own; return its report."""
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
-    program = str(Path(__file__).with_name("interrupts.py"))
-    command = [sys.executable, program, *map(str, arguments)]
+    """Run tests/helpers/interrupts.py in a process of its own; return its report."""
+    command = [sys.executable, "-m", "tests.helpers.interrupts", *map(str, arguments)]
+    env = child_environment(**environment)
     return json.loads(subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
