@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.kernels.base import Kernel, Pullback, Value, value_of, parameter
 from hmcgp.runtime.typing import Array
 
 
@@ -97,20 +97,20 @@ class Scaled(Kernel):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
-        scale = bound_value(self, "scale")
+        scale = value_of(self, "scale")
         K, pull = self.kernel.vjp(X)
         return scale * K, lambda G: np.append(scale * pull(G), np.vdot(G, K))
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`)."""
-        return np.asarray(bound_value(self, "scale") * self.kernel.input_vjp(X, G))
+        return np.asarray(value_of(self, "scale") * self.kernel.input_vjp(X, G))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        return np.asarray(bound_value(self, "scale") * self.kernel(X, X2))
+        return np.asarray(value_of(self, "scale") * self.kernel(X, X2))
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
-        return np.asarray(bound_value(self, "scale") * self.kernel.diag(X))
+        return np.asarray(value_of(self, "scale") * self.kernel.diag(X))
 
 
 @dataclass(frozen=True)

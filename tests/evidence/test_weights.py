@@ -116,7 +116,7 @@ def test_derivatives_with_weights_that_are_no_whole_numbers(provider, likelihood
     free = weighted.parameters(["x0", "x1"])
 
     def log_z(theta):
-        found = provider(K, y, weighted.bind(list(theta)))
+        found = provider(K, y, weighted.with_values(list(theta)))
         return found.log_z, found.dlik
 
     if free:
