@@ -84,9 +84,9 @@ class Additive(Kernel):
             found.append((sub, p))
         return found
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with the names of columns turned into positions."""
-        return self._with({"kernel": self.kernel.located(inputs[:1])})
+        return self._with({"kernel": self.kernel.with_positions(inputs[:1])})
 
     def _take_values(self, remaining: list[Any]) -> Self:
         one = self.kernel.parameters([""])

@@ -121,7 +121,7 @@ class On(Kernel):
     ----------
     kernel : Kernel
     columns : tuple of int or str
-        Positions or names; `located` turns names into positions.
+        Positions or names; `with_positions` turns names into positions.
     """
 
     kernel: Kernel
@@ -142,15 +142,15 @@ class On(Kernel):
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         return [inputs[i] for i in self._positions(inputs)]
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with positions in place of names, once the inputs are known."""
-        return On(self.kernel.located(self._child_inputs(inputs)), tuple(self._positions(inputs)))
+        return On(self.kernel.with_positions(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
     def _cut(self, X: Array) -> Array:
         if any(isinstance(c, str) for c in self.columns):
             raise InvalidInput(
                 f"the kernel acts on the columns {list(self.columns)}, and does not know where they are: use "
-                "kernel.located(names), with the names of all inputs, or give it to Model or an estimator."
+                "kernel.with_positions(names), with the names of all inputs, or give it to Model or an estimator."
             )
         return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
 

@@ -189,9 +189,9 @@ class Kernel(Parametric, ABC):
                     named[i] = p._replace(name=f"{p.name}_{seen[p.name]}")
         return named
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with the names of columns turned into positions among the inputs."""
-        return self._with({name: child.located(inputs) for name, child in self._child_fields().items()})
+        return self._with({name: child.with_positions(inputs) for name, child in self._child_fields().items()})
 
     def _take_values(self, remaining: list[Any]) -> Self:
         """Take this kernel's values, its children's first, from the front of the list."""

@@ -59,7 +59,7 @@ def check_gradient(
         raise InvalidInput(f"'X' must have shape (n, d) with at least 2 rows; got {X.shape}.")
     inputs = list(input_names) if input_names is not None else [f"x{k}" for k in range(X.shape[1])]
     rng = np.random.default_rng(seed)
-    parameters, kernel = kernel.parameters(inputs), kernel.located(inputs)
+    parameters, kernel = kernel.parameters(inputs), kernel.with_positions(inputs)
     values = [_some_value(p, rng) for p in parameters]
     valued = kernel.with_values(values)
     _check_matrices(valued, X)

@@ -116,9 +116,9 @@ class Warped(_Mapped):
             n_outputs = self._map(np.zeros((1, len(inputs)))).shape[1]
         return inputs if n_outputs == len(inputs) else [f"u{k}" for k in range(n_outputs)]
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with the names of columns turned into positions among what the kernel inside sees."""
-        return self._with({"kernel": self.kernel.located(self._child_inputs(inputs))})
+        return self._with({"kernel": self.kernel.with_positions(self._child_inputs(inputs))})
 
 
 @dataclass(frozen=True)
@@ -186,9 +186,9 @@ class Embedded(_ParametricMap):
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         return [f"{turn}({name})" for name in inputs for turn in ("cos", "sin")]
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with the names of columns turned into positions among the cosines and sines."""
-        return self._with({"kernel": self.kernel.located(self._child_inputs(inputs))})
+        return self._with({"kernel": self.kernel.with_positions(self._child_inputs(inputs))})
 
 
 @dataclass(frozen=True)

@@ -100,10 +100,10 @@ class Gaussian(NoisyNumbers):
         super().__post_init__()
         object.__setattr__(self, "known", _checked(self.known))
 
-    def located(self, X: Array) -> Self:
+    def for_rows(self, X: Array) -> Self:
         """The same, after a look at whether there is one known variance per row, and noise where there are weights."""
         _check_rows(self, X)
-        return super().located(X)
+        return super().for_rows(X)
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
@@ -141,9 +141,9 @@ class VaryingNoise(NoisyNumbers):
     def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         return basis_names(self.basis, inputs)
 
-    def located(self, X: Array) -> Self:
+    def for_rows(self, X: Array) -> Self:
         """The same, with the basis functions at the rows of X."""
-        return super().located(X)._with({"_values": basis_values(self.basis, X)})
+        return super().for_rows(X)._with({"_values": basis_values(self.basis, X)})
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
@@ -168,7 +168,7 @@ class VaryingNoise(NoisyNumbers):
     def _rows(self, n: int) -> Array:
         values = self.__dict__.get("_values")
         if values is None or len(values) != n:
-            raise InvalidInput("VaryingNoise has not been told the inputs of these rows: use located(X), or Model.")
+            raise InvalidInput("VaryingNoise has not been told the inputs of these rows: use for_rows(X), or Model.")
         return np.asarray(values)
 
 
@@ -200,10 +200,10 @@ class OutputNoise(NoisyNumbers):
     def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         return self.outputs
 
-    def located(self, X: Array) -> Self:
+    def for_rows(self, X: Array) -> Self:
         """The same, with the number of the output of each row of X."""
         _check_rows(self, X)
-        return super().located(X)._with({"_numbers": self._output_of(X)})
+        return super().for_rows(X)._with({"_numbers": self._output_of(X)})
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
@@ -233,7 +233,7 @@ class OutputNoise(NoisyNumbers):
     def _rows(self, n: int) -> NDArray[np.intp]:
         numbers: NDArray[np.intp] | None = self.__dict__.get("_numbers")
         if numbers is None or len(numbers) != n:
-            raise InvalidInput("OutputNoise has not been told the outputs of these rows: use located(X), or Model.")
+            raise InvalidInput("OutputNoise has not been told the outputs of these rows: use for_rows(X), or Model.")
         return numbers
 
 

@@ -95,10 +95,10 @@ class Model:
                 raise InvalidInput("'likelihood' has weights of its own: give 'weights' once.")
             self.likelihood = self.likelihood.weighted(weights)
         self.X, self.y = _check_data(X, y, self.likelihood)
-        self.likelihood = self.likelihood.located(self.X)
+        self.likelihood = self.likelihood.for_rows(self.X)
         self.input_names = _check_names(input_names, self.X.shape[1])
         kernel = self._check_kernel(SquaredExponential(ard=True) if kernel is None else kernel)
-        self.kernel = kernel.located(self.input_names)
+        self.kernel = kernel.with_positions(self.input_names)
         targets = self.likelihood.targets
         of_kernel = [with_prior(p, targets) for p in kernel.parameters(self.input_names)]
         taken = {p.name for p in of_kernel}
@@ -171,7 +171,7 @@ class Model:
         """
         other = copy.copy(self)
         other.X, other.y = np.vstack([self.X, X]), np.concatenate([self.y, y])
-        other.likelihood = (likelihood or self.likelihood).located(other.X)
+        other.likelihood = (likelihood or self.likelihood).for_rows(other.X)
         other._identity = None
         return other
 

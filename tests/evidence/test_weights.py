@@ -54,7 +54,7 @@ def given(likelihood, X, weights=None, rows=None):
     rows = np.arange(len(X)) if rows is None else rows
     if isinstance(likelihood, Gaussian) and likelihood.known is not None:
         likelihood = replace(likelihood, known=np.array(likelihood.known)[rows])
-    return likelihood.weighted(weights).located(X[rows])
+    return likelihood.weighted(weights).for_rows(X[rows])
 
 
 @every_pair

@@ -178,7 +178,7 @@ def test_close_points_do_not_cancel():
 
 
 def test_on_reads_only_its_columns():
-    kernel = SquaredExponential(1.0, 1.0).on(["CL", "FL"]).located(NAMES)
+    kernel = SquaredExponential(1.0, 1.0).on(["CL", "FL"]).with_positions(NAMES)
     np.testing.assert_array_equal(kernel(X), SquaredExponential(1.0, 1.0)(np.ascontiguousarray(X[:, [2, 0]])))
 
 
@@ -239,7 +239,7 @@ def test_columns_that_are_neither_positions_nor_names(columns):
         (lambda: [1.0, 2.0] * SquaredExponential(), "takes one number"),
         (lambda: SquaredExponential(1.0, [1.0, 2.0])(X), "2 length scales"),
         (lambda: SquaredExponential(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
-        (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "located"),
+        (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "with_positions"),
         (lambda: Matern(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
     ],
 )

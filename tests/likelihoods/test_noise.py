@@ -33,7 +33,7 @@ def test_evidence_is_the_normal_density():
     weight = np.array([0.3, -0.4, 1.0])
     noise = 0.2 * np.exp(BUMPS(X) @ weight)
     expected = multivariate_normal(np.zeros(60), K + np.diag(noise)).logpdf(Y)
-    likelihood = VaryingNoise(0.2, weight, BUMPS).located(X)
+    likelihood = VaryingNoise(0.2, weight, BUMPS).for_rows(X)
     np.testing.assert_allclose(Exact()(K, Y, likelihood).log_z, expected, rtol=1e-10)
     np.testing.assert_allclose(likelihood.noise_at(X), noise, rtol=1e-12)
 
