@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, value_of, parameter
+from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, value_of
 from hmcgp.runtime.typing import Array
 
 

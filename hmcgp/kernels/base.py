@@ -43,11 +43,11 @@ __all__ = [
     "Parameter",
     "Pullback",
     "Value",
-    "value_of",
     "check_columns",
     "check_inputs",
     "parameter",
     "transposed",
+    "value_of",
 ]
 
 Pullback: TypeAlias = Callable[[Array], Array]

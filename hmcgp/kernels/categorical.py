@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, value_of, check_columns, parameter, transposed
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, transposed, value_of
 from hmcgp.numerics.compiled import compiled
 from hmcgp.runtime.typing import Array
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.algebra import On, Product, Scaled, Sum
-from hmcgp.kernels.base import Kernel, Pullback, Value, value_of, parameter
+from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, value_of
 from hmcgp.kernels.transformed import _Wrapped
 from hmcgp.parameters.declaration import REAL
 from hmcgp.runtime.typing import Array

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, value_of, check_columns, parameter, transposed
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, transposed, value_of
 from hmcgp.kernels.compiled import gibbs as core
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL

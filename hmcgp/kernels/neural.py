@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, value_of, parameter
+from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, value_of
 from hmcgp.kernels.compiled import neural as core
 from hmcgp.runtime.typing import Array
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, value_of, check_inputs, parameter
+from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, check_inputs, parameter, value_of
 from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Parameter, Pullback, Value, value_of, check_columns, parameter
+from hmcgp.kernels.base import Parameter, Pullback, Value, check_columns, parameter, value_of
 from hmcgp.kernels.compiled import power as power_core
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.kernels.stationary import Stationary

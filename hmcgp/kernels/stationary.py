@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, value_of, check_columns, parameter
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, value_of
 from hmcgp.kernels.compiled import radial
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.runtime.typing import Array

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, value_of, parameter
+from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, parameter, value_of
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
 from hmcgp.runtime.typing import Array
