@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Parameter, Pullback
+from hmcgp.kernels.base import Kernel, Owner, Parameter, Pullback
 from hmcgp.runtime.typing import Array
 
 
@@ -27,10 +27,6 @@ class Additive(Kernel):
 
     kernel: Kernel
     per_column: tuple[Kernel, ...] = field(default=(), init=False, repr=False)  # once they have values
-
-    def children(self) -> dict[str, Kernel]:
-        """The kernel of each column."""
-        return {"": self.kernel}
 
     def _columns(self, X: Array) -> list[tuple[Kernel, Array]]:
         kernels = self.per_column or (self.kernel,) * X.shape[1]
@@ -67,11 +63,12 @@ class Additive(Kernel):
         """Prior variance at each row of X."""
         return sum((kernel.diag(x) for kernel, x in self._columns(X)), np.zeros(len(X)))
 
-    def _tree(self, inputs: Sequence[str], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Parameter]]:
-        columns = [self.kernel._tree([name], path) for name in inputs]
+    def _tree(self, inputs: Sequence[str], owner: Owner) -> list[tuple[Owner, Parameter]]:
+        inside = self._child_owner("kernel", self.kernel, owner)
+        columns = [self.kernel._tree([name], inside) for name in inputs]
         found = []
         for same in zip(*columns, strict=True):  # one parameter in every column
-            sub, p = same[0]
+            part, p = same[0]
             labels = tuple(
                 name if p.size == 1 else f"{name}: {label}"
                 for name, (_, q) in zip(inputs, same, strict=True)
@@ -81,11 +78,11 @@ class Additive(Kernel):
             p = p._replace(size=len(labels), labels=labels, value=value)
             if p.role == "variance":  # of one term: the default prior is about their sum
                 p = p._replace(role="part_variance", n_inputs=len(inputs))
-            found.append((sub, p))
+            found.append((part, p))
         return found
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with the names of columns turned into positions."""
+        """Kernel with column names replaced by positions (see `Kernel.with_positions`)."""
         return self._with({"kernel": self.kernel.with_positions(inputs[:1])})
 
     def _take_values(self, remaining: list[Any]) -> Self:
@@ -114,9 +111,9 @@ class LocallyLinear(Kernel):
     slope: Kernel
     offset: Kernel
 
-    def children(self) -> dict[str, Kernel]:
-        """The kernels of slopes and offset."""
-        return {"slope": self.slope, "offset": self.offset}
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        name = own.within + role
+        return Owner(name, f"{name}.")
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, value_of
+from hmcgp.kernels.base import Kernel, Owner, Pullback, Value, parameter, value_of
 from hmcgp.runtime.typing import Array
 
 
@@ -21,17 +21,6 @@ from hmcgp.runtime.typing import Array
 class _Pair(Kernel):
     left: Kernel
     right: Kernel
-
-    def children(self) -> dict[str, Kernel]:
-        """Both operands; a chain a + b + c is three terms, not a nest of lefts."""
-        terms = self._terms()
-        if len(terms) == 2:
-            return {"left": self.left, "right": self.right}
-        return {f"term{i}": k for i, k in enumerate(terms, start=1)}
-
-    def _terms(self) -> list[Kernel]:
-        sides = (side._terms() if type(side) is type(self) else [side] for side in (self.left, self.right))
-        return [k for side in sides for k in side]
 
 
 @dataclass(frozen=True)
@@ -91,9 +80,11 @@ class Scaled(Kernel):
     kernel: Kernel
     scale: Value = parameter("variance")
 
-    def children(self) -> dict[str, Kernel]:
-        """The scaled kernel."""
-        return {"": self.kernel}
+    def _label(self) -> str:
+        return self.kernel._label()
+
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        return own
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
@@ -127,9 +118,11 @@ class On(Kernel):
     kernel: Kernel
     columns: tuple[int | str, ...]
 
-    def children(self) -> dict[str, Kernel]:
-        """The restricted kernel."""
-        return {"": self.kernel}
+    def _label(self) -> str:
+        return self.kernel._label()
+
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        return own
 
     def _positions(self, inputs: Sequence[str]) -> list[int]:
         if not self.columns:
@@ -143,7 +136,7 @@ class On(Kernel):
         return [inputs[i] for i in self._positions(inputs)]
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with positions in place of names, once the inputs are known."""
+        """Kernel with column names replaced by positions (see `Kernel.with_positions`)."""
         return On(self.kernel.with_positions(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
     def _cut(self, X: Array) -> Array:

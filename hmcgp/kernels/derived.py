@@ -55,10 +55,6 @@ class WithDerivatives(Kernel):
                 f"have a derivative; got {self.kernel!r}."
             )
 
-    def children(self) -> dict[str, Kernel]:
-        """The kernel of the function itself."""
-        return {"": self.kernel}
-
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         if len(inputs) < 2:
             raise InvalidInput(

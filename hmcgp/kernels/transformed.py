@@ -28,10 +28,6 @@ class _Wrapped(Kernel):
 
     kernel: Kernel
 
-    def children(self) -> dict[str, Kernel]:
-        """The kernel inside."""
-        return {"": self.kernel}
-
 
 @dataclass(frozen=True)
 class _Mapped(_Wrapped):
@@ -116,10 +112,6 @@ class Warped(_Mapped):
             n_outputs = self._map(np.zeros((1, len(inputs)))).shape[1]
         return inputs if n_outputs == len(inputs) else [f"u{k}" for k in range(n_outputs)]
 
-    def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with the names of columns turned into positions among what the kernel inside sees."""
-        return self._with({"kernel": self.kernel.with_positions(self._child_inputs(inputs))})
-
 
 @dataclass(frozen=True)
 class SinhArcsinh(_ParametricMap):
@@ -185,10 +177,6 @@ class Embedded(_ParametricMap):
 
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         return [f"{turn}({name})" for name in inputs for turn in ("cos", "sin")]
-
-    def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with the names of columns turned into positions among the cosines and sines."""
-        return self._with({"kernel": self.kernel.with_positions(self._child_inputs(inputs))})
 
 
 @dataclass(frozen=True)

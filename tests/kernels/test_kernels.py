@@ -188,9 +188,11 @@ def test_names_are_short_until_two_would_clash():
 
     assert names(SquaredExponential(ard=True)) == ["variance", *(f"length_scale[{c}]" for c in NAMES)]
     assert names(SquaredExponential()) == ["variance", "length_scale"]
-    assert names(SquaredExponential() + Constant()) == ["left.variance", "length_scale", "right.variance"]
     assert names(SquaredExponential() + Linear() + White()) == [
-        "term1.variance", "length_scale", "term2.variance", "term3.variance"
+        "squared_exponential.variance", "length_scale", "linear.variance", "white.variance"
+    ]  # fmt: skip
+    assert names(SquaredExponential() + Constant()) == [
+        "squared_exponential.variance", "length_scale", "constant.variance"
     ]  # fmt: skip
     assert names(Gamma(2.0, 1.0) * SquaredExponential(1.0)) == ["variance", "length_scale", "scale"]
     assert names(SquaredExponential(1.0, ard=True).on(["CL"])) == ["variance", "length_scale[CL]"]
@@ -199,7 +201,24 @@ def test_names_are_short_until_two_would_clash():
     assert [p.name for p in (White(0.1) + Constant()).parameters(NAMES) if p.is_free] == ["variance"]
 
 
-def test_a_number_is_a_fact_and_a_prior_a_question():
+def test_kernels_of_a_kind_are_numbered_in_the_order_of_the_formula():
+    def free(k):
+        return [p.name for p in k.parameters(NAMES) if p.is_free]
+
+    alike = SquaredExponential(length_scale=1.0)
+    assert free(alike + alike) == ["squared_exponential1.variance", "squared_exponential2.variance"]
+    assert free(SquaredExponential(1.0, 1.0) + alike * Linear(1.0) + 2.0 * alike.on(0)) == [
+        "squared_exponential2.variance", "squared_exponential3.variance"
+    ]  # fmt: skip
+    scale = Gamma(2.0, 1.0)
+    assert free(scale * SquaredExponential(1.0, 1.0) + scale * (Linear(1.0).on(1) + White(1.0))) == [
+        "squared_exponential.scale", "sum.scale"
+    ]  # fmt: skip
+    local = LocallyLinear(Linear() + White(), Linear())
+    assert free(local) == ["slope.linear.variance", "slope.white.variance", "offset.variance"]
+
+
+def test_a_number_fixes_a_parameter_and_a_prior_infers_it():
     free = {p.name: p.is_free for p in SquaredExponential(LogNormal(-3, 3), 1.0).parameters(NAMES)}
     assert free == {"variance": True, "length_scale": False}
 
