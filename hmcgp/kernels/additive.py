@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Parameter, Pullback
+from hmcgp.kernels.base import Kernel, Owner, Parameter, Pullback
 from hmcgp.runtime.typing import Array
 
 
@@ -26,14 +26,10 @@ class Additive(Kernel):
     """
 
     kernel: Kernel
-    bound: tuple[Kernel, ...] = field(default=(), init=False, repr=False)  # one per input, once numbers are in place
-
-    def children(self) -> dict[str, Kernel]:
-        """The kernel of each column."""
-        return {"": self.kernel}
+    per_column: tuple[Kernel, ...] = field(default=(), init=False, repr=False)  # once they have values
 
     def _columns(self, X: Array) -> list[tuple[Kernel, Array]]:
-        kernels = self.bound or (self.kernel,) * X.shape[1]
+        kernels = self.per_column or (self.kernel,) * X.shape[1]
         if len(kernels) != X.shape[1]:
             raise InvalidInput(f"'X' must have {len(kernels)} columns, one for each kernel of the sum; got {X.shape}.")
         return [(k, np.ascontiguousarray(X[:, i : i + 1])) for i, k in enumerate(kernels)]
@@ -67,11 +63,12 @@ class Additive(Kernel):
         """Prior variance at each row of X."""
         return sum((kernel.diag(x) for kernel, x in self._columns(X)), np.zeros(len(X)))
 
-    def _tree(self, inputs: Sequence[str], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Parameter]]:
-        columns = [self.kernel._tree([name], path) for name in inputs]
+    def _tree(self, inputs: Sequence[str], owner: Owner) -> list[tuple[Owner, Parameter]]:
+        inside = self._child_owner("kernel", self.kernel, owner)
+        columns = [self.kernel._tree([name], inside) for name in inputs]
         found = []
         for same in zip(*columns, strict=True):  # one parameter in every column
-            sub, p = same[0]
+            part, p = same[0]
             labels = tuple(
                 name if p.size == 1 else f"{name}: {label}"
                 for name, (_, q) in zip(inputs, same, strict=True)
@@ -81,22 +78,22 @@ class Additive(Kernel):
             p = p._replace(size=len(labels), labels=labels, value=value)
             if p.role == "variance":  # of one term: the default prior is about their sum
                 p = p._replace(role="part_variance", n_inputs=len(inputs))
-            found.append((sub, p))
+            found.append((part, p))
         return found
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with the names of columns turned into positions."""
-        return self._with({"kernel": self.kernel.located(inputs[:1])})
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
+        """Kernel with column names replaced by positions (see `Kernel.with_positions`)."""
+        return self._with({"kernel": self.kernel.with_positions(inputs[:1])})
 
-    def _bind(self, remaining: list[Any]) -> Self:
+    def _take_values(self, remaining: list[Any]) -> Self:
         one = self.kernel.parameters([""])
         vectors = [np.asarray(remaining.pop(0), dtype=float).reshape(-1, p.size) for p in one]
         rows = zip(*vectors, strict=True)
-        bound = tuple(
-            self.kernel.bind([v if p.labels is not None else float(v[0]) for p, v in zip(one, row, strict=True)])
+        per_column = tuple(
+            self.kernel.with_values([v if p.labels is not None else float(v[0]) for p, v in zip(one, row, strict=True)])
             for row in rows
         )
-        return self._with({"bound": bound})
+        return self._with({"per_column": per_column})
 
 
 @dataclass(frozen=True)
@@ -114,9 +111,9 @@ class LocallyLinear(Kernel):
     slope: Kernel
     offset: Kernel
 
-    def children(self) -> dict[str, Kernel]:
-        """The kernels of slopes and offset."""
-        return {"slope": self.slope, "offset": self.offset}
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        name = own.within + role
+        return Owner(name, f"{name}.")
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""

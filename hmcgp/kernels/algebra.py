@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.kernels.base import Kernel, Owner, Pullback, Value, parameter, value_of
 from hmcgp.runtime.typing import Array
 
 
@@ -21,17 +21,6 @@ from hmcgp.runtime.typing import Array
 class _Pair(Kernel):
     left: Kernel
     right: Kernel
-
-    def children(self) -> dict[str, Kernel]:
-        """Both operands; a chain a + b + c is three terms, not a nest of lefts."""
-        terms = self._terms()
-        if len(terms) == 2:
-            return {"left": self.left, "right": self.right}
-        return {f"term{i}": k for i, k in enumerate(terms, start=1)}
-
-    def _terms(self) -> list[Kernel]:
-        sides = (side._terms() if type(side) is type(self) else [side] for side in (self.left, self.right))
-        return [k for side in sides for k in side]
 
 
 @dataclass(frozen=True)
@@ -91,26 +80,28 @@ class Scaled(Kernel):
     kernel: Kernel
     scale: Value = parameter("variance")
 
-    def children(self) -> dict[str, Kernel]:
-        """The scaled kernel."""
-        return {"": self.kernel}
+    def _label(self) -> str:
+        return self.kernel._label()
+
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        return own
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
-        scale = bound_value(self, "scale")
+        scale = value_of(self, "scale")
         K, pull = self.kernel.vjp(X)
         return scale * K, lambda G: np.append(scale * pull(G), np.vdot(G, K))
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`)."""
-        return np.asarray(bound_value(self, "scale") * self.kernel.input_vjp(X, G))
+        return np.asarray(value_of(self, "scale") * self.kernel.input_vjp(X, G))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        return np.asarray(bound_value(self, "scale") * self.kernel(X, X2))
+        return np.asarray(value_of(self, "scale") * self.kernel(X, X2))
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
-        return np.asarray(bound_value(self, "scale") * self.kernel.diag(X))
+        return np.asarray(value_of(self, "scale") * self.kernel.diag(X))
 
 
 @dataclass(frozen=True)
@@ -121,15 +112,17 @@ class On(Kernel):
     ----------
     kernel : Kernel
     columns : tuple of int or str
-        Positions or names; `located` turns names into positions.
+        Positions or names; `with_positions` turns names into positions.
     """
 
     kernel: Kernel
     columns: tuple[int | str, ...]
 
-    def children(self) -> dict[str, Kernel]:
-        """The restricted kernel."""
-        return {"": self.kernel}
+    def _label(self) -> str:
+        return self.kernel._label()
+
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        return own
 
     def _positions(self, inputs: Sequence[str]) -> list[int]:
         if not self.columns:
@@ -142,15 +135,15 @@ class On(Kernel):
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         return [inputs[i] for i in self._positions(inputs)]
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with positions in place of names, once the inputs are known."""
-        return On(self.kernel.located(self._child_inputs(inputs)), tuple(self._positions(inputs)))
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
+        """Kernel with column names replaced by positions (see `Kernel.with_positions`)."""
+        return On(self.kernel.with_positions(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
     def _cut(self, X: Array) -> Array:
         if any(isinstance(c, str) for c in self.columns):
             raise InvalidInput(
                 f"the kernel acts on the columns {list(self.columns)}, and does not know where they are: use "
-                "kernel.located(names), with the names of all inputs, or give it to Model or an estimator."
+                "kernel.with_positions(names), with the names of all inputs, or give it to Model or an estimator."
             )
         return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
 

@@ -1,7 +1,7 @@
 """The algebra of covariance functions.
 
-A kernel is a frozen value.  Its parameters (`hmcgp.parameters`) are facts (numbers) or questions (priors), and kernels
-never look inside a question.  Once every parameter is a number the kernel is *bound*, and
+A kernel is a frozen value.  Its parameters (`hmcgp.parameters`) are numbers or priors, and kernels never look inside a
+prior.  Once every parameter is a number,
 
     K, pullback = kernel.vjp(X)         K_ij = k(x_i, x_j)
     pullback(G)                         Σ_ij G_ij ∂K_ij/∂θ_k for every parameter k, in the order of `parameters`
@@ -24,6 +24,7 @@ optional: only maps of the inputs that have parameters of their own need it.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.parameters import Parameter, parameter
-from hmcgp.parameters.declaration import Parametric, Value, bound_value
+from hmcgp.parameters.declaration import Parametric, Value, value_of
 from hmcgp.runtime.typing import Array
 
 __all__ = [
@@ -43,14 +44,22 @@ __all__ = [
     "Parameter",
     "Pullback",
     "Value",
-    "bound_value",
     "check_columns",
     "check_inputs",
     "parameter",
     "transposed",
+    "value_of",
 ]
 
 Pullback: TypeAlias = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Owner:
+    """One kernel in a formula, as the names of its parameters call it; equal kernels are different owners."""
+
+    name: str
+    within: str = ""  # what the names of kernels inside begin with: "slope."
 
 
 @dataclass(frozen=True)
@@ -152,21 +161,33 @@ class Kernel(Parametric, ABC):
     # -- parameters --------------------------------------------------------------------------------------------------
 
     def children(self) -> dict[str, Kernel]:
-        """The kernels this one is made of, by the name of their role in it."""
-        return {}
+        """Kernels this one is made of, by field."""
+        return self._child_fields()
 
-    def _tree(self, inputs: Sequence[str], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Parameter]]:
-        """Every parameter below this kernel with the path that leads to it, own ones last."""
-        found = []
-        for role, child in self.children().items():
-            found += child._tree(self._child_inputs(inputs), (*path, *([role] if role else [])))
-        return found + [(path, p) for p in self._own_parameters(inputs)]
+    def _child_fields(self) -> dict[str, Kernel]:
+        return {name: value for name, value in self.__dict__.items() if isinstance(value, Kernel)}
 
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
+        """Names of the inputs that the kernels inside see."""
         return inputs
 
+    def _label(self) -> str:
+        """Name of the class as parameters write it: `squared_exponential`."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        """Owner of the parameters of a child: the child itself, unless a class says otherwise."""
+        return Owner(own.within + child._label(), own.within)
+
+    def _tree(self, inputs: Sequence[str], owner: Owner) -> list[tuple[Owner, Parameter]]:
+        """Every parameter below this kernel with its owner, own ones last."""
+        found = []
+        for role, child in self.children().items():
+            found += child._tree(self._child_inputs(inputs), self._child_owner(role, child, owner))
+        return found + [(owner, p) for p in self._own_parameters(inputs)]
+
     def parameters(self, inputs: Sequence[str]) -> list[Parameter]:
-        """All parameters, in the order of `pullback`, with names a person can read.
+        """All parameters, in the order of `pullback`, each with a name of its own.
 
         Parameters
         ----------
@@ -176,32 +197,50 @@ class Kernel(Parametric, ABC):
         Returns
         -------
         list of Parameter
-            `left.` and `right.` stand before a name only where two free parameters would share it.
+            Where several kernels have a free parameter of the same name, their names stand before it:
+            `linear.variance`, `periodic.variance`; two of a kind are numbered in the order of the formula,
+            `squared_exponential1.variance` and `squared_exponential2.variance`.
         """
-        tree = self._tree(inputs)
-        shared = Counter(p.name for _, p in tree if p.is_free)
-        named = [p._replace(name=".".join((*path, p.name))) if shared[p.name] > 1 else p for path, p in tree]
+        tree = self._tree(inputs, Owner(self._label()))
+        shared = Counter(name for _, name in {(owner, p.name) for owner, p in tree if p.is_free})
+        owners = _owner_names([owner for owner, _ in tree])
+        named = [p._replace(name=f"{owners[owner]}.{p.name}") if shared[p.name] > 1 else p for owner, p in tree]
         seen: Counter[str] = Counter()
-        for i, p in enumerate(named):  # a scaling of a scaling has no path of its own
+        for i, p in enumerate(named):  # a scaling of a scaling has no name of its own
             if p.is_free:
                 seen[p.name] += 1
                 if seen[p.name] > 1:
                     named[i] = p._replace(name=f"{p.name}_{seen[p.name]}")
         return named
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with the names of columns turned into positions among the inputs."""
-        return self._with({name: child.located(inputs) for name, child in self._child_fields().items()})
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
+        """Kernel with column names replaced by positions.
 
-    def _bind(self, remaining: list[Any]) -> Self:
+        Parameters
+        ----------
+        inputs : sequence of str
+            Names of the input columns.
+        """
+        return self._with({n: k.with_positions(self._child_inputs(inputs)) for n, k in self._child_fields().items()})
+
+    def _take_values(self, remaining: list[Any]) -> Self:
         """Take this kernel's values, its children's first, from the front of the list."""
-        changes: dict[str, Any] = {name: child._bind(remaining) for name, child in self._child_fields().items()}
+        changes: dict[str, Any] = {name: child._take_values(remaining) for name, child in self._child_fields().items()}
         for f in self._own_fields():
             changes[f.name] = remaining.pop(0)
         return self._with(changes)
 
-    def _child_fields(self) -> dict[str, Kernel]:
-        return {name: value for name, value in self.__dict__.items() if isinstance(value, Kernel)}
+
+def _owner_names(owners: Sequence[Owner]) -> dict[Owner, str]:
+    """Name of each owner, numbered where several have the same."""
+    alike: dict[str, list[Owner]] = {}
+    for owner in dict.fromkeys(owners):
+        alike.setdefault(owner.name, []).append(owner)
+    return {
+        owner: f"{name}{i}" if len(same) > 1 else name
+        for name, same in alike.items()
+        for i, owner in enumerate(same, start=1)
+    }
 
 
 def check_columns(n_inputs: int, n_inputs2: int) -> None:

@@ -160,7 +160,7 @@ def _log_averages(model: Model, draws: Array, *methods: str) -> Array:
     """What these methods of the likelihood make of the cavities, columns of y together: (S, len(methods), n)."""
     out = np.empty((len(draws), len(methods), len(model.y)))
     for s, moments in _each_cavity(model, draws):
-        likelihood = model.bound_likelihood(draws[s])
+        likelihood = model.likelihood_at(draws[s])
         for k, method in enumerate(methods):
             log_p = getattr(likelihood, method)(model.y, *moments)
             out[s, k] = log_p if log_p.ndim == 1 else log_p.sum(axis=1)

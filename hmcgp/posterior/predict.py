@@ -192,7 +192,7 @@ def _jointly(model: Model, theta: Array, kernel: Kernel, evidence: Evidence, X: 
 
 
 def _noisy(model: Model, theta: Array) -> NoisyNumbers:
-    likelihood = model.bound_likelihood(theta)
+    likelihood = model.likelihood_at(theta)
     if not isinstance(likelihood, NoisyNumbers):
         raise InvalidInput(f"observations of {type(likelihood).__name__} are labels: ask for their probabilities.")
     return likelihood
@@ -322,14 +322,14 @@ def _running_joint_log_density(model: Model, draws: Array, X: Array, y: Array) -
 def _sums_of_probabilities(model: Model, draws: Array, X: Array) -> Array:
     out = np.zeros((model.likelihood.count(model.y), len(X)))
     for _, s, rows, mean, variance in _each_draw(model, draws, X):
-        out[:, rows] += model.bound_likelihood(draws[s]).class_probabilities(mean, variance)
+        out[:, rows] += model.likelihood_at(draws[s]).class_probabilities(mean, variance)
     return out
 
 
 def _probabilities(model: Model, draws: Array, X: Array) -> Array:
     out = np.empty((len(draws), len(X), model.likelihood.count(model.y)))
     for _, s, rows, mean, variance in _each_draw(model, draws, X):
-        out[s, rows] = model.bound_likelihood(draws[s]).class_probabilities(mean, variance).T
+        out[s, rows] = model.likelihood_at(draws[s]).class_probabilities(mean, variance).T
     return out
 
 

@@ -10,6 +10,7 @@ from hmcgp.kernels import (
     Constant,
     Kernel,
     Linear,
+    LocallyLinear,
     Matern,
     SquaredExponential,
     White,
@@ -40,7 +41,7 @@ def rebuilt(kernel, theta):
         part = theta[start : start + p.size]
         values.append(part if p.labels is not None else float(part[0]))
         start += p.size
-    return kernel.bind(values)
+    return kernel.with_values(values)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=describe)
@@ -83,7 +84,7 @@ def test_positive_semidefinite(kernel):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=describe)
 def test_binding_its_own_values_changes_nothing(kernel):
-    np.testing.assert_array_equal(kernel.bind(values_of(kernel))(X), kernel(X))
+    np.testing.assert_array_equal(kernel.with_values(values_of(kernel))(X), kernel(X))
 
 
 def test_against_scikit_learn():
@@ -114,7 +115,7 @@ def test_close_points_do_not_cancel():
 
 
 def test_on_reads_only_its_columns():
-    kernel = SquaredExponential(1.0, 1.0).on(["CL", "FL"]).located(NAMES)
+    kernel = SquaredExponential(1.0, 1.0).on(["CL", "FL"]).with_positions(NAMES)
     np.testing.assert_array_equal(kernel(X), SquaredExponential(1.0, 1.0)(np.ascontiguousarray(X[:, [2, 0]])))
 
 
@@ -124,9 +125,11 @@ def test_names_are_short_until_two_would_clash():
 
     assert names(SquaredExponential(ard=True)) == ["variance", *(f"length_scale[{c}]" for c in NAMES)]
     assert names(SquaredExponential()) == ["variance", "length_scale"]
-    assert names(SquaredExponential() + Constant()) == ["left.variance", "length_scale", "right.variance"]
     assert names(SquaredExponential() + Linear() + White()) == [
-        "term1.variance", "length_scale", "term2.variance", "term3.variance"
+        "squared_exponential.variance", "length_scale", "linear.variance", "white.variance"
+    ]  # fmt: skip
+    assert names(SquaredExponential() + Constant()) == [
+        "squared_exponential.variance", "length_scale", "constant.variance"
     ]  # fmt: skip
     assert names(Gamma(2.0, 1.0) * SquaredExponential(1.0)) == ["variance", "length_scale", "scale"]
     assert names(SquaredExponential(1.0, ard=True).on(["CL"])) == ["variance", "length_scale[CL]"]
@@ -135,7 +138,24 @@ def test_names_are_short_until_two_would_clash():
     assert [p.name for p in (White(0.1) + Constant()).parameters(NAMES) if p.is_free] == ["variance"]
 
 
-def test_a_number_is_a_fact_and_a_prior_a_question():
+def test_kernels_of_a_kind_are_numbered_in_the_order_of_the_formula():
+    def free(k):
+        return [p.name for p in k.parameters(NAMES) if p.is_free]
+
+    alike = SquaredExponential(length_scale=1.0)
+    assert free(alike + alike) == ["squared_exponential1.variance", "squared_exponential2.variance"]
+    assert free(SquaredExponential(1.0, 1.0) + alike * Linear(1.0) + 2.0 * alike.on(0)) == [
+        "squared_exponential2.variance", "squared_exponential3.variance"
+    ]  # fmt: skip
+    scale = Gamma(2.0, 1.0)
+    assert free(scale * SquaredExponential(1.0, 1.0) + scale * (Linear(1.0).on(1) + White(1.0))) == [
+        "squared_exponential.scale", "sum.scale"
+    ]  # fmt: skip
+    local = LocallyLinear(Linear() + White(), Linear())
+    assert free(local) == ["slope.linear.variance", "slope.white.variance", "offset.variance"]
+
+
+def test_a_number_fixes_a_parameter_and_a_prior_infers_it():
     free = {p.name: p.is_free for p in SquaredExponential(LogNormal(-3, 3), 1.0).parameters(NAMES)}
     assert free == {"variance": True, "length_scale": False}
 
@@ -175,7 +195,7 @@ def test_columns_that_are_neither_positions_nor_names(columns):
         (lambda: [1.0, 2.0] * SquaredExponential(), "takes one number"),
         (lambda: SquaredExponential(1.0, [1.0, 2.0])(X), "2 length scales"),
         (lambda: SquaredExponential(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
-        (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "located"),
+        (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "with_positions"),
         (lambda: Matern(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
     ],
 )
