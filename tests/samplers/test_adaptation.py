@@ -25,11 +25,11 @@ from hmcgp.samplers.adaptation import (
 )
 from hmcgp.samplers.integrators import State, init
 from hmcgp.samplers.metric import as_metric
-from tests.helpers.targets import Gaussian, LogGamma, correlated_gaussian
+from tests.helpers.densities import Gaussian, LogGamma, correlated_gaussian
 
 
-def run(target, sampler, **options):
-    return sample(target, sampler, random_state=5, n_jobs=1, progressbar=False, **({"chains": 2} | options))
+def run(density, sampler, **options):
+    return sample(density, sampler, random_state=5, n_jobs=1, progressbar=False, **({"chains": 2} | options))
 
 
 def test_dual_averaging_by_hand():
@@ -154,7 +154,7 @@ def test_balanced_covariance_is_a_metric_for_few_draws(n, dense):
     X = np.random.default_rng(1).standard_normal((n, d))
     draws, scores = welfords(X, -3.0 * X, dense=dense)
     as_metric(balanced_covariance(draws, scores), d)
-    as_metric(balanced_covariance(draws, start_welford(d, dense=dense)._replace(n=n)), d)  # a flat target
+    as_metric(balanced_covariance(draws, start_welford(d, dense=dense)._replace(n=n)), d)  # a flat density
 
 
 def test_schedule_is_stans_with_a_longer_end_where_it_is_short():
@@ -177,9 +177,9 @@ def test_schedule_is_within_warmup(tune):
 def test_find_step_size_scales_with_the_target():
     sizes = []
     for scale in (1e-4, 1.0, 1e4):
-        target = Gaussian(np.zeros(2), scale**2 * np.eye(2))
-        state = init(target, np.full(2, scale))
-        sizes.append(find_step_size(target, np.random.default_rng(1), state, as_metric(None, 2)) / scale)
+        density = Gaussian(np.zeros(2), scale**2 * np.eye(2))
+        state = init(density, np.full(2, scale))
+        sizes.append(find_step_size(density, np.random.default_rng(1), state, as_metric(None, 2)) / scale)
     assert all(0.2 < size < 8.0 for size in sizes), sizes
 
 
@@ -188,8 +188,10 @@ def test_find_step_size_ends_on_a_flat_target():
         def evaluate(self, u, carry=None):
             return super().evaluate(u)._replace(logdensity=0.0, grad=np.zeros(2))
 
-    target = Flat(np.zeros(2), np.eye(2))
-    assert np.isfinite(find_step_size(target, np.random.default_rng(1), init(target, np.zeros(2)), as_metric(None, 2)))
+    density = Flat(np.zeros(2), np.eye(2))
+    assert np.isfinite(
+        find_step_size(density, np.random.default_rng(1), init(density, np.zeros(2)), as_metric(None, 2))
+    )
 
 
 def test_adapt_uses_the_draws_of_each_window_only():
@@ -240,10 +242,10 @@ def test_given_settings_are_facts():
 
 @pytest.mark.parametrize("target_accept", [0.6, 0.8, 0.95])
 def test_acceptance_follows_the_target(target_accept):
-    target = correlated_gaussian()
+    density = correlated_gaussian()
     # one step: acceptance falls with the step size, where longer trajectories of a Gaussian have resonances
-    sampler = HMC(target_accept=target_accept, n_steps=1, metric=target.covariance, jitter=0.0)
-    trace = run(target, sampler, draws=2000, tune=1000)
+    sampler = HMC(target_accept=target_accept, n_steps=1, metric=density.covariance, jitter=0.0)
+    trace = run(density, sampler, draws=2000, tune=1000)
     assert trace.warmup_stats["acceptance_rate"][:, 100:].mean() == pytest.approx(target_accept, abs=0.01)
     # at the averaged step size it is a little more: acceptance is concave in log e
     assert -0.03 < trace.stats["acceptance_rate"].mean() - target_accept < 0.07
@@ -258,10 +260,10 @@ def test_acceptance_after_warmup_is_near_the_target(sampler):
 
 @pytest.mark.parametrize("dense", [False, True])
 def test_metric_becomes_the_posterior_covariance(dense):
-    target = correlated_gaussian()
-    trace = run(target, HMC(dense=dense), draws=1, tune=3000)
-    expected = target.covariance if dense else np.diag(target.covariance)
-    scale = np.sqrt(np.diag(target.covariance))
+    density = correlated_gaussian()
+    trace = run(density, HMC(dense=dense), draws=1, tune=3000)
+    expected = density.covariance if dense else np.diag(density.covariance)
+    scale = np.sqrt(np.diag(density.covariance))
     unit = np.outer(scale, scale) if dense else scale**2
     # the last window has 1500 draws or more: a standard error of about 0.05 for variances
     np.testing.assert_allclose(
@@ -270,11 +272,11 @@ def test_metric_becomes_the_posterior_covariance(dense):
     assert not np.any(trace.stats["diverging"])
 
 
-@pytest.mark.parametrize("target", [correlated_gaussian(), LogGamma(), Gaussian(np.zeros(1), np.eye(1))])
-def test_metropolis_acceptance_is_in_range(target):
-    trace = run(target, Metropolis(), draws=2000, tune=1000)
+@pytest.mark.parametrize("density", [correlated_gaussian(), LogGamma(), Gaussian(np.zeros(1), np.eye(1))])
+def test_metropolis_acceptance_is_in_range(density):
+    trace = run(density, Metropolis(), draws=2000, tune=1000)
     assert 0.2 < trace.stats["acceptance_rate"].mean() < 0.5
-    assert trace.inv_metric.shape == (2, target.n_dim, target.n_dim)
+    assert trace.inv_metric.shape == (2, density.n_dim, density.n_dim)
 
 
 def test_a_short_warmup_leaves_no_chain_stuck():

@@ -18,7 +18,7 @@ from hmcgp import GPClassifier, Model, datasets
 from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
 from hmcgp.samplers import HMC, NUTS, Metropolis, sample
 from hmcgp.samplers.chains import checkpoint as checkpoint_module
-from tests.helpers.targets import Gaussian, correlated_gaussian
+from tests.helpers.densities import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 60, "tune": 80, "random_state": 3, "progressbar": False}
 
@@ -63,13 +63,13 @@ class Stopping(Gaussian):
 
 def interrupt(k, sampler, **options):
     """Start a run that is interrupted at its k-th evaluation."""
-    target = Stopping(k)
+    density = Stopping(k)
     try:
         with pytest.warns(ApproximationWarning, match="interrupted.*The same call goes on from"):
-            sample(target, sampler, n_jobs=1, **options)
+            sample(density, sampler, n_jobs=1, **options)
     except KeyboardInterrupt:  # in warm-up
         pass
-    assert target.left <= 0
+    assert density.left <= 0
 
 
 @pytest.mark.parametrize("sampler", ["hmc", "nuts", "metropolis", NUTS(dense=False), HMC(step_size=0.1, n_steps=5)])
@@ -140,8 +140,8 @@ def test_seconds_add_up(tmp_path):
         ({"sampler": "nuts"}, "sampler is 'nuts' here and 'hmc' there"),
         ({"sampler": HMC(target_accept=0.9)}, "sampler.target_accept is 0.9 here and 0.8 there"),
         ({"sampler": HMC(metric=np.ones(3))}, r"sampler.metric is \[1.0, 1.0, 1.0\] here and None there"),
-        ({"target": Gaussian(np.ones(3), np.eye(3))}, "the log density is another"),
-        ({"target": Gaussian(np.ones(2), np.eye(2))}, r"parameters is \['x\[0\]', 'x\[1\]'\] here"),
+        ({"density": Gaussian(np.ones(3), np.eye(3))}, "the log density is another"),
+        ({"density": Gaussian(np.ones(2), np.eye(2))}, r"parameters is \['x\[0\]', 'x\[1\]'\] here"),
         ({"chains": 2}, "chains is 2 here and 4 there"),
         ({"draws": 30}, "more draws than are asked for"),
         ({"start": np.zeros(3)}, "start is"),
@@ -149,7 +149,7 @@ def test_seconds_add_up(tmp_path):
 )
 def test_checkpoint_of_another_run_is_refused(tmp_path, change, message):
     path = tmp_path / "run.nc"
-    same = {"target": correlated_gaussian(), "sampler": "hmc", "checkpoint": path} | QUICK
+    same = {"density": correlated_gaussian(), "sampler": "hmc", "checkpoint": path} | QUICK
     sample(**same)
     content = path.read_bytes()
     with pytest.raises(InvalidInput, match=rf"is of another run: .*{message}.*It was left as it is"):
@@ -204,7 +204,7 @@ def test_a_newer_format_is_refused(tmp_path, monkeypatch):
 def test_unusable_places_are_refused_before_sampling(tmp_path):
     class Untouchable(Gaussian):
         def evaluate(self, u, carry=None):
-            raise AssertionError("the target was evaluated")
+            raise AssertionError("the density was evaluated")
 
     with pytest.raises(InvalidInput, match=r"the folder '.*no' does not exist"):
         sample(Untouchable(np.zeros(1), np.eye(1)), "hmc", checkpoint=tmp_path / "no" / "run.nc", **QUICK)
