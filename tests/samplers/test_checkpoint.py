@@ -280,7 +280,8 @@ def test_a_setting_that_only_the_file_has_is_noticed(tmp_path):
 KILLED = """
 import sys
 import numpy as np
-from hmcgp.samplers import checkpoint, sample
+from hmcgp.samplers import sample
+from hmcgp.samplers.chains import checkpoint
 from test_checkpoint import gp_model, length
 checkpoint.INTERVAL, checkpoint.SHARE = 0.01, 1.0  # so that many a kill hits a writing
 model = gp_model()

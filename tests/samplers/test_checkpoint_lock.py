@@ -81,7 +81,8 @@ def test_a_run_that_does_not_begin_releases_its_checkpoint(tmp_path, monkeypatch
 HOLDING = """
 import sys
 import time
-from hmcgp.samplers import checkpoint, sample
+from hmcgp.samplers import sample
+from hmcgp.samplers.chains import checkpoint
 from tests.helpers.densities import Gaussian, correlated_gaussian
 from test_checkpoint import QUICK
 
