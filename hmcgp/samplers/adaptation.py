@@ -38,7 +38,7 @@ class DualAverage(NamedTuple):
     t: int = 0
 
 
-def start_dual_average(step_size: float, *, stretch: float = 2.0) -> DualAverage:
+def init_dual_average(step_size: float, *, stretch: float = 2.0) -> DualAverage:
     """Start from a step size; iterates are drawn towards `stretch` times it, as large steps are cheap to reject."""
     return DualAverage(log(stretch * step_size), log(step_size))
 
@@ -63,7 +63,7 @@ class Welford(NamedTuple):
     m2: Array
 
 
-def start_welford(n_dim: int, *, dense: bool) -> Welford:
+def init_welford(n_dim: int, *, dense: bool) -> Welford:
     """Start with no draws."""
     return Welford(0, np.zeros(n_dim), np.zeros((n_dim, n_dim) if dense else n_dim))
 
@@ -203,7 +203,7 @@ def adapt(
     longest : float
         As in `update_dual_average`.
     stretch : float
-        As in `start_dual_average`.
+        As in `init_dual_average`.
     correlation_time : float
         As in `regularised_covariance`.
 
@@ -223,9 +223,9 @@ def adapt(
             scores = update_welford(scores, state.grad)
         if draw in schedule.ends:
             metric = learnt_metric(welford, scores, correlation_time=correlation_time)
-            welford = start_welford(len(state.position), dense=welford.m2.ndim == 2)
+            welford = init_welford(len(state.position), dense=welford.m2.ndim == 2)
             scores = None if scores is None else welford
-            dual = start_dual_average(restart_step(metric, exp(dual.log_average)), stretch=stretch)
+            dual = init_dual_average(restart_step(metric, exp(dual.log_average)), stretch=stretch)
     settled = draw >= schedule.tune and dual.t > 0
     step_size = exp(dual.log_average if settled else dual.log_step)
     return Tuning(step_size, metric, schedule, draw, dual, welford, scores)

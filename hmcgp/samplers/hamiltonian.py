@@ -10,7 +10,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.checks import check_between, check_flag
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, find_step_size, start_dual_average, start_welford
+from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, find_step_size, init_dual_average, init_welford
 from hmcgp.samplers.integrators import State
 from hmcgp.samplers.metric import Metric, as_metric
 from hmcgp.samplers.trace import AnyInfo
@@ -53,7 +53,7 @@ class Hamiltonian:
         if self.step_size is None and tune == 0:
             raise InvalidInput("'step_size' is None, which means learnt in warm-up, but tune=0. Give one of them.")
 
-    def start_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
+    def init_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
         """Return the settings of the first step."""
         n_dim = density.n_dim
         metric = self.first_metric(n_dim)
@@ -62,8 +62,8 @@ class Hamiltonian:
             return Tuning(self.step_size, metric, schedule)
         step_size = find_step_size(density, rng, state, metric)
         dense = n_dim <= DENSE_UP_TO if self.dense is None else self.dense
-        welford = start_welford(n_dim, dense=dense) if self.metric is None else None
-        return Tuning(step_size, metric, schedule, 0, start_dual_average(step_size), welford, welford)
+        welford = init_welford(n_dim, dense=dense) if self.metric is None else None
+        return Tuning(step_size, metric, schedule, 0, init_dual_average(step_size), welford, welford)
 
     def adapt(
         self, density: LogDensity, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo

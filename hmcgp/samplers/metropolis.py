@@ -18,7 +18,7 @@ import numpy as np
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, LogDensity
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, start_dual_average, start_welford
+from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, init_dual_average, init_welford
 from hmcgp.samplers.integrators import State, evaluate, init
 from hmcgp.samplers.metric import Metric, apply, as_metric
 from hmcgp.samplers.trace import AnyInfo, Info
@@ -101,7 +101,7 @@ class Metropolis:
             raise InvalidInput("'scale' is None, which means learnt in warm-up, but tune=0. Give one of them.")
         self._metric(n_dim)
 
-    def start_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
+    def init_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
         """Return the settings of the first step."""
         d = density.n_dim
         schedule = build_schedule(tune)
@@ -114,8 +114,8 @@ class Metropolis:
             as_metric(np.eye(d), d),
             schedule,
             0,
-            start_dual_average(scale, stretch=1.0),
-            start_welford(d, dense=True),
+            init_dual_average(scale, stretch=1.0),
+            init_welford(d, dense=True),
         )
 
     def adapt(

@@ -132,7 +132,7 @@ def test_statistics_of_one_draw(modes):
     """With steps so small that only jumps move the chain."""
     density = Hills()
     sampler = JumpingHMC(modes=modes, step_size=1e-9, n_steps=2)
-    step = sampler.build_step(density, sampler.start_tuning(density, np.random.default_rng(0), None, 0))
+    step = sampler.build_step(density, sampler.init_tuning(density, np.random.default_rng(0), None, 0))
     rng, state, jumped = np.random.default_rng(0), init(density, np.array([30.0, 30.0])), []
     for _ in range(50):
         after, info = step(rng, state)

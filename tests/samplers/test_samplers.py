@@ -210,7 +210,7 @@ def test_an_easy_target_does_not_drive_the_step_to_infinity():
     sampler, density = HMC(target_accept=0.5), Gaussian(np.zeros(1), np.eye(1))
     rng = np.random.default_rng(0)
     state = init(density, np.zeros(1))
-    tuning = sampler.start_tuning(density, rng, state, 200)
+    tuning = sampler.init_tuning(density, rng, state, 200)
     for _ in range(200):
         state, info = sampler.build_step(density, tuning)(rng, state)
         tuning = sampler.adapt(density, rng, tuning, state, info)

@@ -49,7 +49,7 @@ class Sampler(Protocol):
         """Raise InvalidInput for settings that do not fit."""
         ...
 
-    def start_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
+    def init_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
         """Return the settings of the first step."""
         ...
 
@@ -224,7 +224,7 @@ def _run(task: ChainTask, record: Record, control: Control, tick: Callable[[], N
     rng = restore_generator(stream)
     if state is None or tuning is None:
         state = find_start(density, rng, task.start)
-        tuning = sampler.start_tuning(density, rng, state, record.tune)
+        tuning = sampler.init_tuning(density, rng, state, record.tune)
     while record.count < record.tune:
         state, info = sampler.build_step(density, tuning)(rng, state)
         tuning = sampler.adapt(density, rng, tuning, state, info)
