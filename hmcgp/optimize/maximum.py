@@ -5,7 +5,7 @@ maximum is not the maximum of the density of the natural parameters; for log-nor
 log θ as the parameter, as Barber & Williams (1997) do.
 
 EM-EP (Kim & Ghahramani 2006) climbs the same density.  Its E-step evaluates it by EP at the hyperparameters u₀; its
-M-step climbs a surrogate that the target builds there, with the posterior of the latent values held fixed:
+M-step climbs a surrogate that the density builds there, with the posterior of the latent values held fixed:
 
     F(u | u₀) = E[log p(latent values, y | u)] + log p(u) + const.,      touching log p(u | y) at u₀ in value and slope
 
@@ -30,7 +30,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import ExpectationTarget, Target
+from hmcgp.numerics.density import ExpectationDensity, LogDensity
 from hmcgp.runtime.checks import check_count, name_among
 from hmcgp.runtime.memory import check_memory
 from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
@@ -69,8 +69,8 @@ class _Optimum(NamedTuple):
 class _Objective:
     """-log p(u) and its gradient, for a minimiser; remembers the best state and hands the carry on."""
 
-    def __init__(self, target: Target, start: State) -> None:
-        self.target, self.best, self.last = target, start, start
+    def __init__(self, density: LogDensity, start: State) -> None:
+        self.density, self.best, self.last = density, start, start
         self.evaluations = 1
         # above anything the descent accepts, and near enough for the line search to interpolate
         self.penalty = -start.logdensity + max(100.0, abs(start.logdensity))
@@ -78,7 +78,7 @@ class _Objective:
     def __call__(self, u: Array) -> tuple[float, Array]:
         if np.array_equal(u, self.last.position):
             return -self.last.logdensity, -self.last.grad  # the start is known
-        state = init(self.target, u, self.last.carry)
+        state = init(self.density, u, self.last.carry)
         self.evaluations += 1
         if state.logdensity == -inf:
             return self.penalty, np.zeros_like(u)
@@ -89,7 +89,7 @@ class _Objective:
 
 
 def find_map(
-    target: Target,
+    density: LogDensity,
     *,
     method: str = "lbfgs",
     n_restarts: int = 5,
@@ -102,14 +102,14 @@ def find_map(
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density, with its gradient.
     method : {"lbfgs", "em-ep"}, default="lbfgs"
         "em-ep" is the algorithm of Kim & Ghahramani (2006), for a `Model` with evidence "ep" or "tap": it ends at the
         same optima as "lbfgs", after five to twenty-five times as many evaluations.  Its authors' model has the step of
         `LabelNoise` and a `White` term in the kernel; a step without `White` leaves it with singular matrices.
     n_restarts : int
-        Number of starts, drawn by `target.initial`, each from its own stream.
+        Number of starts, drawn by `density.initial`, each from its own stream.
     random_state : None, int, SeedSequence, Generator or RandomState
         Seed of the starts; start i is the same whatever their number.
     n_jobs : int, optional
@@ -127,32 +127,32 @@ def find_map(
     Raises
     ------
     InvalidInput
-        For "em-ep" with another target or evidence, or where it cannot start.
+        For "em-ep" with another density or evidence, or where it cannot start.
     """
     method = name_among("method", method, _METHODS)
-    if method == "em-ep" and not isinstance(target, ExpectationTarget):
+    if method == "em-ep" and not isinstance(density, ExpectationDensity):
         raise InvalidInput(
-            f"EM-EP needs a target that takes expectations, a Model with evidence 'ep' or 'tap'; got a "
-            f"{type(target).__name__}. Use method='lbfgs'."
+            f"EM-EP needs a density that takes expectations, a Model with evidence 'ep' or 'tap'; got a "
+            f"{type(density).__name__}. Use method='lbfgs'."
         )
     climb, usual = _METHODS[method]
     maxiter = usual if maxiter is None else maxiter
     check_count("maxiter", maxiter, 1)
-    if start is not None and np.shape(start) != (target.n_dim,):
-        raise InvalidInput(f"'start' must have shape ({target.n_dim},); got {np.shape(start)}.")
-    return _best(target, _climb_all(target, climb, maxiter, n_restarts, random_state, n_jobs, start))
+    if start is not None and np.shape(start) != (density.n_dim,):
+        raise InvalidInput(f"'start' must have shape ({density.n_dim},); got {np.shape(start)}.")
+    return _best(density, _climb_all(density, climb, maxiter, n_restarts, random_state, n_jobs, start))
 
 
 def climb_from_starts(
-    target: Target, *, n_restarts: int, random_state: RandomStateLike = None, n_jobs: int | None = None
+    density: LogDensity, *, n_restarts: int, random_state: RandomStateLike = None, n_jobs: int | None = None
 ) -> list[State]:
     """Climb by L-BFGS from several starts; return where each search ended (arguments as of `find_map`)."""
     climb, maxiter = _METHODS["lbfgs"]
-    return [optimum.state for optimum in _climb_all(target, climb, maxiter, n_restarts, random_state, n_jobs)]
+    return [optimum.state for optimum in _climb_all(density, climb, maxiter, n_restarts, random_state, n_jobs)]
 
 
 def _climb_all(
-    target: Target,
+    density: LogDensity,
     climb: Callable[..., _Optimum],
     maxiter: int,
     n_restarts: int,
@@ -163,14 +163,14 @@ def _climb_all(
     check_count("n_restarts", n_restarts, 1)
     starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
     n_workers = resolve_n_jobs(n_jobs, n_restarts)
-    check_memory(target, n_workers)
+    check_memory(density, n_workers)
     rngs = spawn_generators(random_state, n_restarts)
-    calls = [(climb, (target, rng, u, maxiter)) for rng, u in zip(rngs, starts, strict=True)]
+    calls = [(climb, (density, rng, u, maxiter)) for rng, u in zip(rngs, starts, strict=True)]
     return run_tasks(calls, n_workers)
 
 
-def _climb(target: Target, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
-    objective = _Objective(target, find_start(target, rng, start))
+def _climb(density: LogDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
+    objective = _Objective(density, find_start(density, rng, start))
     stalled = _descend(objective, maxiter)
     return _Optimum(objective.best, objective.evaluations, stalled)
 
@@ -188,12 +188,12 @@ def _descend(objective: _Objective, maxiter: int) -> bool:
     return bool(result.status != 1)
 
 
-def hessian(target: Target, state: State, step: float = 1e-2) -> Array:
+def hessian(density: LogDensity, state: State, step: float = 1e-2) -> Array:
     """Second derivatives of the log density, by central differences of its gradient.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density; it is evaluated 2 n_dim times.
     state : State
         Where.
@@ -206,23 +206,23 @@ def hessian(target: Target, state: State, step: float = 1e-2) -> Array:
         Symmetric; NaN where the log density is -inf on one side.
     """
     rows = []
-    for e in step * np.eye(target.n_dim):
-        ahead, behind = (init(target, state.position + sign * e, state.carry) for sign in (1.0, -1.0))
+    for e in step * np.eye(density.n_dim):
+        ahead, behind = (init(density, state.position + sign * e, state.carry) for sign in (1.0, -1.0))
         failed = min(ahead.logdensity, behind.logdensity) == -inf
-        rows.append(np.full(target.n_dim, np.nan) if failed else (ahead.grad - behind.grad) / (2.0 * step))
+        rows.append(np.full(density.n_dim, np.nan) if failed else (ahead.grad - behind.grad) / (2.0 * step))
     H = np.array(rows)
     return 0.5 * (H + H.T)
 
 
-def _polish(target: Target, optimum: _Optimum) -> _Optimum:
+def _polish(density: LogDensity, optimum: _Optimum) -> _Optimum:
     """Take the gradient to zero, as far as rounding lets it, by Newton's method; else the optimum as it was."""
-    state, evaluations = optimum.state, optimum.evaluations + 2 * target.n_dim
+    state, evaluations = optimum.state, optimum.evaluations + 2 * density.n_dim
     best, slope = state, np.max(np.abs(state.grad))
-    H = hessian(target, state)
+    H = hessian(density, state)
     if not (np.isfinite(H).all() and np.linalg.eigvalsh(H).max() < 0.0):
         return optimum._replace(evaluations=evaluations)
     for _ in range(_NEWTON_STEPS):
-        state = init(target, state.position - np.linalg.solve(H, state.grad), state.carry)
+        state = init(density, state.position - np.linalg.solve(H, state.grad), state.carry)
         evaluations += 1
         last, left = slope, np.max(np.abs(state.grad))
         if not (state.logdensity > optimum.state.logdensity - _ROUNDING and left < slope):
@@ -233,9 +233,9 @@ def _polish(target: Target, optimum: _Optimum) -> _Optimum:
     return _Optimum(best if slope <= GRADIENT_TOLERANCE else optimum.state, evaluations)
 
 
-def _climb_by_em(target: ExpectationTarget, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
-    first = find_start(target, rng, start)
-    state, surrogate = _e_step(target, first.position, first.carry)
+def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
+    first = find_start(density, rng, start)
+    state, surrogate = _e_step(density, first.position, first.carry)
     evaluations = 2
     if surrogate is None:
         raise InvalidInput(
@@ -249,7 +249,7 @@ def _climb_by_em(target: ExpectationTarget, rng: np.random.Generator, start: Arr
         _descend(m_step, M_STEP_ITERATIONS)
         surrogate = None
         for position in _candidates(m_step, state):
-            moved, surrogate = _e_step(target, position, state.carry)
+            moved, surrogate = _e_step(density, position, state.carry)
             evaluations += 1
             if surrogate is not None:
                 break
@@ -260,8 +260,8 @@ def _climb_by_em(target: ExpectationTarget, rng: np.random.Generator, start: Arr
     return _Optimum(state, evaluations)
 
 
-def _e_step(target: ExpectationTarget, position: Array, carry: object) -> tuple[State, Target | None]:
-    evaluation, surrogate = target.expectation(position, carry)
+def _e_step(density: ExpectationDensity, position: Array, carry: object) -> tuple[State, LogDensity | None]:
+    evaluation, surrogate = density.expectation(position, carry)
     return State(position, evaluation.logdensity, evaluation.grad, evaluation.carry), surrogate
 
 
@@ -280,17 +280,17 @@ def _candidates(m_step: _Objective, state: State) -> Iterator[Array]:
 _METHODS: dict[str, tuple[Callable[..., _Optimum], int]] = {"lbfgs": (_climb, 200), "em-ep": (_climb_by_em, 2000)}
 
 
-def _best(target: Target, optima: list[_Optimum]) -> MapResult:
+def _best(density: LogDensity, optima: list[_Optimum]) -> MapResult:
     highest = max(optima, key=lambda optimum: optimum.state.logdensity)
     evaluations = sum(optimum.evaluations for optimum in optima) - highest.evaluations
     if highest.stalled:
-        highest = _polish(target, highest)
+        highest = _polish(density, highest)
     best = highest.state
     return MapResult(
         position=best.position,
-        parameters=target.constrain(best.position),
+        parameters=density.constrain(best.position),
         logdensity=best.logdensity,
-        names=list(target.names),
+        names=list(density.names),
         evaluations=evaluations + highest.evaluations,
         converged=bool(np.max(np.abs(best.grad)) <= GRADIENT_TOLERANCE),
         restarts=np.array([optimum.state.logdensity for optimum in optima]),

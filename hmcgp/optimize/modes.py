@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import Target
+from hmcgp.numerics.density import LogDensity
 from hmcgp.optimize.maximum import climb_from_starts, hessian
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
@@ -25,16 +25,16 @@ SAME = 1.0  # squared distance, in the units of a mode's own width, within which
 
 
 def find_modes(
-    target: Target, *, n_restarts: int = 50, random_state: RandomStateLike = None, n_jobs: int | None = None
+    density: LogDensity, *, n_restarts: int = 50, random_state: RandomStateLike = None, n_jobs: int | None = None
 ) -> Modes:
     """Find the modes of the density of the unconstrained parameters, by L-BFGS from several starts.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density, with its gradient.
     n_restarts : int, default=50
-        Number of starts, drawn by `target.initial`, each from its own stream.
+        Number of starts, drawn by `density.initial`, each from its own stream.
     random_state : None, int, SeedSequence, Generator or RandomState
         Seed of the starts; start i is the same whatever their number.
     n_jobs : int, optional
@@ -50,7 +50,7 @@ def find_modes(
     InvalidInput
         If no start led to a maximum.
     """
-    ends = climb_from_starts(target, n_restarts=n_restarts, random_state=random_state, n_jobs=n_jobs)
+    ends = climb_from_starts(density, n_restarts=n_restarts, random_state=random_state, n_jobs=n_jobs)
     tops: list[State] = []
     precisions: list[Array] = []  # -H at each
     counts: list[int] = []
@@ -59,7 +59,7 @@ def find_modes(
         if any(same):
             counts[same.index(True)] += 1
             continue
-        H = hessian(target, end)
+        H = hessian(density, end)
         if np.isfinite(H).all() and np.linalg.eigvalsh(H).max() < 0.0:  # else the search ended on a slope
             tops.append(end)
             precisions.append(-H)
@@ -71,11 +71,11 @@ def find_modes(
         )
     return Modes(
         positions=np.array([top.position for top in tops]),
-        parameters=np.array([target.constrain(top.position) for top in tops]),
+        parameters=np.array([density.constrain(top.position) for top in tops]),
         logdensity=np.array([top.logdensity for top in tops]),
         covariances=np.linalg.inv(np.array(precisions)),
         found=np.array(counts),
-        names=list(target.names),
+        names=list(density.names),
     )
 
 

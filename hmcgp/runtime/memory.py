@@ -25,12 +25,12 @@ class WorkSpace(NamedTuple):
     instead: Callable[[int], str]  # what would do with so many bytes
 
 
-def check_memory(target: object, n_workers: int, *, draws: int = 0, bytes_per_draw: int = 0) -> None:
+def check_memory(density: object, n_workers: int, *, draws: int = 0, bytes_per_draw: int = 0) -> None:
     """Refuse a run that needs clearly more memory than there is.
 
     Parameters
     ----------
-    target : object
+    density : object
         Whose `work_space`, if it has one, says what an evaluation takes.
     n_workers : int
         How many evaluate at a time, each with a work space of its own.  Those of a cluster do not count.
@@ -54,7 +54,7 @@ def check_memory(target: object, n_workers: int, *, draws: int = 0, bytes_per_dr
             f"{draws:,} draws, warm-up and all chains together, take {amount(kept)}, and {amount(free)} of memory are "
             f"free: keep fewer than {int(free // bytes_per_draw):,}. A few thousand are enough for most purposes."
         )
-    work: WorkSpace | None = getattr(target, "work_space", None)
+    work: WorkSpace | None = getattr(density, "work_space", None)
     if work is None or on_cluster() or kept + n_workers * work.nbytes <= limit:
         return
     fitting = int((free - kept) // work.nbytes)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from hmcgp.numerics.density import Target
+from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import State, leapfrog
 from hmcgp.samplers.metric import Metric, as_metric, end_energy, kinetic_energy, sample_momentum
@@ -38,7 +38,7 @@ class DualAverage(NamedTuple):
     t: int = 0
 
 
-def start_dual_average(step_size: float, *, stretch: float = 2.0) -> DualAverage:
+def init_dual_average(step_size: float, *, stretch: float = 2.0) -> DualAverage:
     """Start from a step size; iterates are drawn towards `stretch` times it, as large steps are cheap to reject."""
     return DualAverage(log(stretch * step_size), log(step_size))
 
@@ -63,7 +63,7 @@ class Welford(NamedTuple):
     m2: Array
 
 
-def start_welford(n_dim: int, *, dense: bool) -> Welford:
+def init_welford(n_dim: int, *, dense: bool) -> Welford:
     """Start with no draws."""
     return Welford(0, np.zeros(n_dim), np.zeros((n_dim, n_dim) if dense else n_dim))
 
@@ -112,7 +112,7 @@ def balanced_covariance(draws: Welford, scores: Welford) -> Array:
     n, d = draws.n, len(draws.mean)
     A, B = draws.m2 / max(n - 1, 1), scores.m2 / max(n - 1, 1)
     a, b = (np.diag(A), np.diag(B)) if A.ndim == 2 else (A, B)
-    if not (a.min() > 0.0 and b.min() > 0.0):  # a chain that did not move, or a flat target
+    if not (a.min() > 0.0 and b.min() > 0.0):  # a chain that did not move, or a flat density
         return regularised_covariance(draws)
     balanced = np.sqrt(a) / np.sqrt(b)
     variances: Array = (n * a + 5.0 * balanced) / (n + 5.0)
@@ -203,7 +203,7 @@ def adapt(
     longest : float
         As in `update_dual_average`.
     stretch : float
-        As in `start_dual_average`.
+        As in `init_dual_average`.
     correlation_time : float
         As in `regularised_covariance`.
 
@@ -223,9 +223,9 @@ def adapt(
             scores = update_welford(scores, state.grad)
         if draw in schedule.ends:
             metric = learnt_metric(welford, scores, correlation_time=correlation_time)
-            welford = start_welford(len(state.position), dense=welford.m2.ndim == 2)
+            welford = init_welford(len(state.position), dense=welford.m2.ndim == 2)
             scores = None if scores is None else welford
-            dual = start_dual_average(restart_step(metric, exp(dual.log_average)), stretch=stretch)
+            dual = init_dual_average(restart_step(metric, exp(dual.log_average)), stretch=stretch)
     settled = draw >= schedule.tune and dual.t > 0
     step_size = exp(dual.log_average if settled else dual.log_step)
     return Tuning(step_size, metric, schedule, draw, dual, welford, scores)
@@ -241,13 +241,13 @@ def learnt_metric(draws: Welford, scores: Welford | None, *, correlation_time: f
 
 
 def find_step_size(
-    target: Target, rng: np.random.Generator, state: State, metric: Metric, step_size: float = 1.0
+    density: LogDensity, rng: np.random.Generator, state: State, metric: Metric, step_size: float = 1.0
 ) -> float:
     """Double or halve a step size until the acceptance rate of one leapfrog step crosses 0.8.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density.
     rng : Generator
         Draws one momentum per trial.
@@ -264,9 +264,9 @@ def find_step_size(
         Hoffman & Gelman, Algorithm 4, with Stan's threshold.
     """
     direction = 0
-    for _ in range(60):  # 2^60 either way: a flat or a hopeless target ends here
+    for _ in range(60):  # 2^60 either way: a flat or a hopeless density ends here
         momentum = sample_momentum(rng, metric)
-        end, momentum_end, _ = leapfrog(target, state, momentum, step_size, metric.inv_mass)
+        end, momentum_end, _ = leapfrog(density, state, momentum, step_size, metric.inv_mass)
         energy = kinetic_energy(metric.inv_mass, momentum) - state.logdensity
         error = end_energy(metric.inv_mass, momentum_end, end.logdensity) - energy
         wanted = 1 if -error > log(0.8) else -1

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, LogDensity
 from hmcgp.runtime.checks import check_between, check_count
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning
@@ -42,7 +42,7 @@ class Work(NamedTuple):
 
 
 def build_step(
-    target: Target,
+    density: LogDensity,
     metric: Metric,
     *,
     step_size: float,
@@ -56,7 +56,7 @@ def build_step(
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density.
     metric : Metric
         Inverse mass with its factors.
@@ -77,7 +77,7 @@ def build_step(
         else:
             size, n = step_size * stretch, n_steps
         energy = kinetic_energy(inv_mass, momentum) - state.logdensity
-        end, momentum, work = integrate(target, state, momentum, size, n, inv_mass)
+        end, momentum, work = integrate(density, state, momentum, size, n, inv_mass)
         energy_end = end_energy(inv_mass, momentum, end.logdensity)
         error = energy_end - energy
         acceptance = exp(min(0.0, -error))
@@ -96,7 +96,7 @@ def divide(time: float, longest: float, max_steps: int) -> tuple[float, int]:
 
 
 def integrate(
-    target: Target, state: State, momentum: Array, step_size: float, n_steps: int, inv_mass: Array | None
+    density: LogDensity, state: State, momentum: Array, step_size: float, n_steps: int, inv_mass: Array | None
 ) -> tuple[State, Array, Work]:
     """Follow a trajectory for n_steps, or until the log density is -inf, from where there is no way on.
 
@@ -104,7 +104,7 @@ def integrate(
     """
     iterations, residual, indefinite, unconverged, taken = 0, 0.0, 0, 0, 0
     for _ in range(n_steps):
-        state, momentum, evaluation = leapfrog(target, state, momentum, step_size, inv_mass)
+        state, momentum, evaluation = leapfrog(density, state, momentum, step_size, inv_mass)
         taken += 1
         iterations += evaluation.solver_iterations
         residual = max(residual, evaluation.solver_residual)
@@ -171,7 +171,7 @@ class HMC(Hamiltonian):
 
     @property
     def usual_steps(self) -> float:
-        """Evaluations of the target that a draw usually takes: for forecasts."""
+        """Evaluations of the density that a draw usually takes: for forecasts."""
         return self.n_steps or 6.0
 
     @property
@@ -179,10 +179,10 @@ class HMC(Hamiltonian):
         """A step as long as the longest trajectory: steps are cut to fit, so the size would not count beyond."""
         return self.trajectory * (1.0 + self.jitter) if self.n_steps is None else inf
 
-    def build_step(self, target: Target, tuning: Tuning) -> Step:
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
         """Return the transition with given settings."""
         return build_step(
-            target,
+            density,
             tuning.metric,
             step_size=tuning.step_size,
             n_steps=self.n_steps,

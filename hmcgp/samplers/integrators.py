@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hmcgp.errors import HmcgpError
-from hmcgp.numerics.density import Evaluation, Target
+from hmcgp.numerics.density import Evaluation, LogDensity
 from hmcgp.runtime.interrupts import defer_interrupts
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.metric import velocity
@@ -30,15 +30,15 @@ class State(NamedTuple):
     position: Array  # (n_dim,), unconstrained
     logdensity: float
     grad: Array  # (n_dim,)
-    carry: object = None  # warm start for the target's next evaluation
+    carry: object = None  # warm start for the density's next evaluation
 
 
-def init(target: Target, position: Array, carry: object = None) -> State:
-    """Evaluate the target at a position.
+def init(density: LogDensity, position: Array, carry: object = None) -> State:
+    """Evaluate the density at a position.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density.
     position : ndarray of shape (n_dim,)
         Unconstrained coordinates.
@@ -50,34 +50,34 @@ def init(target: Target, position: Array, carry: object = None) -> State:
     State
     """
     position = np.array(position, dtype=float)
-    return _move(position, evaluate(target, position, carry), carry)
+    return _move(position, evaluate(density, position, carry), carry)
 
 
 @defer_interrupts
-def evaluate(target: Target, position: Array, carry: object) -> Evaluation:
-    """Evaluate the target, and hold it to its contract: finite or -inf.
+def evaluate(density: LogDensity, position: Array, carry: object) -> Evaluation:
+    """Evaluate the density, and hold it to its contract: finite or -inf.
 
-    A position that has left the world (NaN, or so far out that squares overflow) is -inf without asking the target.
+    A position that has left the world (NaN, or so far out that squares overflow) is -inf without asking the density.
     """
     if not hypot(*position.tolist()) < FAR:
         return Evaluation(-inf, np.zeros_like(position), carry)
-    evaluation = target.evaluate(position, carry)
+    evaluation = density.evaluate(position, carry)
     if not evaluation.logdensity < inf:  # True for NaN too
         raise HmcgpError(
-            f"the target returned log density {evaluation.logdensity} at u = {position}; "
+            f"'evaluate' returned log density {evaluation.logdensity} at u = {position}; "
             "it must be finite, or -inf where it cannot be computed."
         )
     return evaluation
 
 
 def leapfrog(
-    target: Target, state: State, momentum: Array, step_size: float, inv_mass: Array | None = None
+    density: LogDensity, state: State, momentum: Array, step_size: float, inv_mass: Array | None = None
 ) -> tuple[State, Array, Evaluation]:
     """Take one leapfrog step; nothing passed in is changed.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density.
     state : State
         Where to start; its carry is the warm start of the evaluation at the new position.
@@ -100,7 +100,7 @@ def leapfrog(
     half = 0.5 * step_size
     momentum = momentum + half * state.grad
     position = state.position + step_size * velocity(inv_mass, momentum)
-    evaluation = evaluate(target, position, state.carry)
+    evaluation = evaluate(density, position, state.carry)
     return _move(position, evaluation, state.carry), momentum + half * evaluation.grad, evaluation
 
 

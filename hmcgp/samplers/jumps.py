@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import softmax
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, LogDensity
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import hmc
 from hmcgp.samplers.adaptation import Tuning
@@ -108,14 +108,14 @@ class Mixture:
 Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, JumpInfo]]
 
 
-def with_jump(step: hmc.Step, target: Target, mixture: Mixture) -> Step:
+def with_jump(step: hmc.Step, density: LogDensity, mixture: Mixture) -> Step:
     """Build the transition that follows another by an independent proposal.
 
     Parameters
     ----------
     step : callable
-        Leaves the target invariant.
-    target : Target
+        Leaves the density invariant.
+    density : LogDensity
         The log density.
     mixture : Mixture
         Where proposals come from.
@@ -128,7 +128,7 @@ def with_jump(step: hmc.Step, target: Target, mixture: Mixture) -> Step:
     def both(rng: np.random.Generator, state: State) -> tuple[State, JumpInfo]:
         state, info = step(rng, state)
         position = mixture.draw(rng)
-        there = evaluate(target, position, None)  # too far from here for a warm start
+        there = evaluate(density, position, None)  # too far from here for a warm start
         gain = there.logdensity - mixture.log_density(position)
         loss = state.logdensity - mixture.log_density(state.position)
         jumped = there.logdensity > -inf and rng.random() < exp(min(0.0, gain - loss))
@@ -172,7 +172,7 @@ class JumpingHMC(hmc.HMC):
 
     @property
     def usual_steps(self) -> float:
-        """Evaluations of the target that a draw usually takes: for forecasts."""
+        """Evaluations of the density that a draw usually takes: for forecasts."""
         return super().usual_steps + 1.0
 
     def __post_init__(self) -> None:
@@ -181,9 +181,9 @@ class JumpingHMC(hmc.HMC):
             raise InvalidInput(f"'modes' must come from hmcgp.find_modes; got a {type(self.modes).__name__}.")
 
     def check(self, n_dim: int, tune: int) -> None:
-        """Refuse settings that do not fit the target or the length of warm-up."""
+        """Refuse settings that do not fit the density or the length of warm-up."""
         if self.modes.positions.shape[1] != n_dim:
-            raise InvalidInput(f"'modes' are of {self.modes.positions.shape[1]} parameters; the target has {n_dim}.")
+            raise InvalidInput(f"'modes' are of {self.modes.positions.shape[1]} parameters; the density has {n_dim}.")
         super().check(n_dim, tune)
 
     def first_metric(self, n_dim: int) -> Metric:
@@ -196,6 +196,6 @@ class JumpingHMC(hmc.HMC):
         """Move a draw by the position of its mode, so that all together show the shape of one."""
         return state._replace(position=state.position - Mixture(self.modes).nearest(state.position))
 
-    def build_step(self, target: Target, tuning: Tuning) -> Step:  # type: ignore[override]
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:  # type: ignore[override]
         """Return the transition with given settings."""
-        return with_jump(super().build_step(target, tuning), target, Mixture(self.modes))
+        return with_jump(super().build_step(density, tuning), density, Mixture(self.modes))

@@ -16,9 +16,9 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, LogDensity
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, start_dual_average, start_welford
+from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, init_dual_average, init_welford
 from hmcgp.samplers.integrators import State, evaluate, init
 from hmcgp.samplers.metric import Metric, apply, as_metric
 from hmcgp.samplers.trace import AnyInfo, Info
@@ -28,12 +28,12 @@ __all__ = ["Info", "Metropolis", "State", "build_step", "init"]
 Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
 
 
-def build_step(target: Target, metric: Metric, *, scale: float) -> Step:
+def build_step(density: LogDensity, metric: Metric, *, scale: float) -> Step:
     """Build the transition `step(rng, state) -> state, info` of random-walk Metropolis.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density; its gradient is ignored.
     metric : Metric
         Shape of the proposal: its covariance is scale^2 times the inverse mass.
@@ -48,7 +48,7 @@ def build_step(target: Target, metric: Metric, *, scale: float) -> Step:
 
     def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
         position = state.position + scale * apply(factor, rng.standard_normal(len(factor)))
-        evaluation = evaluate(target, position, state.carry)
+        evaluation = evaluate(density, position, state.carry)
         loss = state.logdensity - evaluation.logdensity
         acceptance = exp(min(0.0, -loss))
         if rng.random() < acceptance:
@@ -96,14 +96,14 @@ class Metropolis:
                 raise InvalidInput(f"'scale' must be positive and finite, a number or a vector; got {self.scale}.")
 
     def check(self, n_dim: int, tune: int) -> None:
-        """Refuse settings that do not fit the target or the length of warm-up."""
+        """Refuse settings that do not fit the density or the length of warm-up."""
         if self.scale is None and tune == 0:
             raise InvalidInput("'scale' is None, which means learnt in warm-up, but tune=0. Give one of them.")
         self._metric(n_dim)
 
-    def start_tuning(self, target: Target, rng: np.random.Generator, state: State, tune: int) -> Tuning:
+    def init_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
         """Return the settings of the first step."""
-        d = target.n_dim
+        d = density.n_dim
         schedule = build_schedule(tune)
         if self.scale is not None:
             scale = float(self.scale) if np.ndim(self.scale) == 0 else 1.0
@@ -114,13 +114,15 @@ class Metropolis:
             as_metric(np.eye(d), d),
             schedule,
             0,
-            start_dual_average(scale, stretch=1.0),
-            start_welford(d, dense=True),
+            init_dual_average(scale, stretch=1.0),
+            init_welford(d, dense=True),
         )
 
-    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo) -> Tuning:
+    def adapt(
+        self, density: LogDensity, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo
+    ) -> Tuning:
         """Return the settings of the next step, after one draw of warm-up."""
-        d = target.n_dim
+        d = density.n_dim
         return adapt(
             tuning,
             state,
@@ -131,9 +133,9 @@ class Metropolis:
             correlation_time=3.0 * d,  # of a well-scaled random walk in d dimensions
         )
 
-    def build_step(self, target: Target, tuning: Tuning) -> Step:
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
         """Return the transition with given settings."""
-        return build_step(target, tuning.metric, scale=tuning.step_size)
+        return build_step(density, tuning.metric, scale=tuning.step_size)
 
     def _metric(self, n_dim: int) -> Metric:
         if self.scale is None or np.ndim(self.scale) == 0:

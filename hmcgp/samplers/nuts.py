@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, LogDensity
 from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning
@@ -63,9 +63,9 @@ class Explorer:
     """Grows trees from one starting point, and counts what the evaluations took."""
 
     def __init__(
-        self, target: Target, rng: np.random.Generator, inv_mass: Array, step_size: float, max_energy_error: float
+        self, density: LogDensity, rng: np.random.Generator, inv_mass: Array, step_size: float, max_energy_error: float
     ) -> None:
-        self.target, self.rng, self.inv_mass = target, rng, inv_mass
+        self.density, self.rng, self.inv_mass = density, rng, inv_mass
         self.step_size, self.max_energy_error = step_size, max_energy_error
         self.energy = 0.0  # H of the first state
         self.diverging = False
@@ -95,7 +95,7 @@ class Explorer:
     def leaf(self, end: End, direction: int) -> Tree | None:
         """Take one leapfrog step; None when it diverges."""
         step_size = direction * self.step_size
-        state, momentum, evaluation = leapfrog(self.target, end.state, end.momentum, step_size, self.inv_mass)
+        state, momentum, evaluation = leapfrog(self.density, end.state, end.momentum, step_size, self.inv_mass)
         self.n_steps += 1
         self.solver_iterations += evaluation.solver_iterations
         self.solver_residual = max(self.solver_residual, evaluation.solver_residual)
@@ -154,13 +154,13 @@ def explore(explorer: Explorer, state: State, momentum: Array, max_depth: int) -
 
 
 def build_step(
-    target: Target, metric: Metric, *, step_size: float, max_depth: int = 10, max_energy_error: float = 1000.0
+    density: LogDensity, metric: Metric, *, step_size: float, max_depth: int = 10, max_energy_error: float = 1000.0
 ) -> Step:
     """Build the transition `step(rng, state) -> state, info` of the no-U-turn sampler.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density.
     metric : Metric
         Inverse mass with its factors.
@@ -173,7 +173,7 @@ def build_step(
     """
 
     def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
-        explorer = Explorer(target, rng, metric.inv_mass, step_size, max_energy_error)
+        explorer = Explorer(density, rng, metric.inv_mass, step_size, max_energy_error)
         with np.errstate(over="ignore", invalid="ignore"):  # a step that runs away is divergent, not a warning
             tree, depth, turned = explore(explorer, state, sample_momentum(rng, metric), max_depth)
         info = Info(
@@ -234,10 +234,10 @@ class NUTS(Hamiltonian):
         self.check_settings()
         check_count("max_depth", self.max_depth, 1, most=20)
 
-    def build_step(self, target: Target, tuning: Tuning) -> Step:
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
         """Return the transition with given settings."""
         return build_step(
-            target,
+            density,
             tuning.metric,
             step_size=tuning.step_size,
             max_depth=self.max_depth,

@@ -17,7 +17,7 @@ class Info(NamedTuple):
     lp: float  # log density of the draw, in unconstrained coordinates
     acceptance_rate: float  # acceptance probability of the proposal
     step_size: float  # the step used, jitter included
-    n_steps: int  # evaluations of the target
+    n_steps: int  # evaluations of the density
     energy: float  # -lp plus the kinetic energy, at the draw
     energy_error: float  # energy at the end of the trajectory minus at its start; inf where it failed
     diverging: bool

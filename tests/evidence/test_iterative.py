@@ -283,8 +283,8 @@ def test_hmc_runs_as_with_cholesky():
 
     def run(provider, draws, step_size):
         hmc = HMC(step_size=step_size, n_steps=round(1.6 / step_size), jitter=0.0, metric=scale**2)
-        target = model.with_evidence(provider)
-        trace = sample(target, hmc, draws=draws, tune=0, chains=1, random_state=1, start=start, progressbar=False)
+        density = model.with_evidence(provider)
+        trace = sample(density, hmc, draws=draws, tune=0, chains=1, random_state=1, start=start, progressbar=False)
         return trace.unconstrained[0], np.sqrt(np.mean(trace.stats["energy_error"] ** 2))
 
     (exact, error), (ours, our_error) = (run(p, 300, 0.4) for p in (Exact(), Exact("iterative", rank=50)))

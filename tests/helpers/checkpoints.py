@@ -8,7 +8,7 @@ import pytest
 from hmcgp import Model, datasets
 from hmcgp.errors import ApproximationWarning
 from hmcgp.samplers import sample
-from tests.helpers.targets import Gaussian, correlated_gaussian
+from tests.helpers.densities import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 60, "tune": 80, "random_state": 3, "progressbar": False}
 

@@ -22,7 +22,7 @@ from hmcgp.runtime.interrupts import (
 )
 from hmcgp.runtime.parallel import run_tasks
 from hmcgp.samplers import HMC, Metropolis, sample
-from tests.helpers.targets import Gaussian, correlated_gaussian
+from tests.helpers.densities import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 100, "tune": 40, "random_state": 3, "progressbar": False}
 

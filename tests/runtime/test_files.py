@@ -24,7 +24,7 @@ from hmcgp.runtime import files, locks
 from hmcgp.runtime.files import open_regular, replacing, user_path
 from hmcgp.runtime.locks import exclusive
 from hmcgp.samplers import sample
-from tests.helpers.targets import Gaussian
+from tests.helpers.densities import Gaussian
 
 ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -207,7 +207,7 @@ class Untouchable(Gaussian):
         super().__init__(np.zeros(1), np.eye(1))
 
     def evaluate(self, u, carry=None):
-        raise AssertionError("the target was evaluated")
+        raise AssertionError("the density was evaluated")
 
 
 def sample_into(path):

@@ -19,7 +19,7 @@ from hmcgp.errors import ApproximationWarning, HmcgpError
 from hmcgp.runtime.parallel import shares_memory
 from hmcgp.samplers import Metropolis, sample
 from hmcgp.samplers.chains import workers
-from tests.helpers.targets import Gaussian, correlated_gaussian
+from tests.helpers.densities import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 
@@ -190,13 +190,13 @@ def test_lost_workers_leave_the_draws_before(request, short_rounds, backend):
 
 def test_a_killed_worker_costs_no_draws(doomed_cluster, short_rounds):
     """The scheduler gives its chains to the other worker, and a new one takes its place."""
-    target, options = Slow(1e-3), QUICK | {"draws": 800}
+    density, options = Slow(1e-3), QUICK | {"draws": 800}
     doomed_cluster.wait_for_workers(2)
     victims = list(doomed_cluster.run(os.getpid).values())
     killer = threading.Timer(1.0, os.kill, (victims[0], signal.SIGKILL))
     with joblib.parallel_config(backend="dask"):
         killer.start()
-        trace = sample(target, Metropolis(1.0), **options)
+        trace = sample(density, Metropolis(1.0), **options)
     assert not killer.is_alive()
     assert victims[0] not in doomed_cluster.run(os.getpid).values()
     np.testing.assert_array_equal(

@@ -18,8 +18,8 @@ from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
 from hmcgp.samplers import HMC, NUTS, Metropolis, sample
 from hmcgp.samplers.chains import checkpoint as checkpoint_module
 from tests.helpers.checkpoints import QUICK, Stopping, assert_same, gp_model, interrupt, run_length
+from tests.helpers.densities import Gaussian, correlated_gaussian
 from tests.helpers.processes import child_environment
-from tests.helpers.targets import Gaussian, correlated_gaussian
 
 
 @pytest.mark.parametrize("sampler", ["hmc", "nuts", "metropolis", NUTS(dense=False), HMC(step_size=0.1, n_steps=5)])
@@ -90,8 +90,8 @@ def test_seconds_add_up(tmp_path):
         ({"sampler": "nuts"}, "sampler is 'nuts' here and 'hmc' there"),
         ({"sampler": HMC(target_accept=0.9)}, "sampler.target_accept is 0.9 here and 0.8 there"),
         ({"sampler": HMC(metric=np.ones(3))}, r"sampler.metric is \[1.0, 1.0, 1.0\] here and None there"),
-        ({"target": Gaussian(np.ones(3), np.eye(3))}, "the log density is another"),
-        ({"target": Gaussian(np.ones(2), np.eye(2))}, r"parameters is \['x\[0\]', 'x\[1\]'\] here"),
+        ({"density": Gaussian(np.ones(3), np.eye(3))}, "the log density is another"),
+        ({"density": Gaussian(np.ones(2), np.eye(2))}, r"parameters is \['x\[0\]', 'x\[1\]'\] here"),
         ({"chains": 2}, "chains is 2 here and 4 there"),
         ({"draws": 30}, "more draws than are asked for"),
         ({"start": np.zeros(3)}, "start is"),
@@ -99,7 +99,7 @@ def test_seconds_add_up(tmp_path):
 )
 def test_checkpoint_of_another_run_is_refused(tmp_path, change, message):
     path = tmp_path / "run.nc"
-    same = {"target": correlated_gaussian(), "sampler": "hmc", "checkpoint": path} | QUICK
+    same = {"density": correlated_gaussian(), "sampler": "hmc", "checkpoint": path} | QUICK
     sample(**same)
     content = path.read_bytes()
     with pytest.raises(InvalidInput, match=rf"is of another run: .*{message}.*It was left as it is"):
@@ -154,7 +154,7 @@ def test_a_newer_format_is_refused(tmp_path, monkeypatch):
 def test_unusable_places_are_refused_before_sampling(tmp_path):
     class Untouchable(Gaussian):
         def evaluate(self, u, carry=None):
-            raise AssertionError("the target was evaluated")
+            raise AssertionError("the density was evaluated")
 
     with pytest.raises(InvalidInput, match=r"the folder '.*no' does not exist"):
         sample(Untouchable(np.zeros(1), np.eye(1)), "hmc", checkpoint=tmp_path / "no" / "run.nc", **QUICK)

@@ -15,8 +15,8 @@ import pytest
 
 from hmcgp.samplers import Metropolis, sample
 from hmcgp.samplers.chains.run import largest_block
+from tests.helpers.densities import Gaussian, correlated_gaussian
 from tests.helpers.processes import child_environment
-from tests.helpers.targets import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 
@@ -39,7 +39,7 @@ INTERRUPTED = """
 import json, signal, sys, threading, time, warnings
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever this process has inherited
 import numpy as np
-from tests.helpers.targets import Gaussian
+from tests.helpers.densities import Gaussian
 from hmcgp.samplers import Metropolis, sample
 
 tune, after, n_jobs, chains = (int(a) for a in sys.argv[1:])

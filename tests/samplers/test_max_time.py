@@ -11,7 +11,7 @@ import pytest
 from hmcgp import GPRegressor
 from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
 from hmcgp.samplers import HMC, Metropolis, sample
-from tests.helpers.targets import Gaussian, correlated_gaussian
+from tests.helpers.densities import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 
@@ -81,15 +81,15 @@ def test_bad_limit(value):
 
 @pytest.mark.parametrize("progressbar", [False, True])
 def test_too_short_for_warm_up_is_said_at_once(progressbar):
-    target, options = Slow(1e-3), QUICK | {"tune": 4000, "n_jobs": 2, "progressbar": progressbar, "max_time": 2}
-    evaluate, calls = target.evaluate, []
-    target.evaluate = lambda *args: calls.append(1) or evaluate(*args)
+    density, options = Slow(1e-3), QUICK | {"tune": 4000, "n_jobs": 2, "progressbar": progressbar, "max_time": 2}
+    evaluate, calls = density.evaluate, []
+    density.evaluate = lambda *args: calls.append(1) or evaluate(*args)
     message = (
         r"max_time = 2 s is too short: warm-up alone should take about [\d.]+ s, for 16000 draws on 2 workers "
         r"of about 1 .* there would be no draws to keep\. Allow about .*'checkpoint'.*sampler='map' \(find_map\)"
     )
     with pytest.raises(InvalidInput, match=message):
-        sample(target, Metropolis(1.0), **options)
+        sample(density, Metropolis(1.0), **options)
     assert len(calls) < 10
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import Evaluation, Target
+from hmcgp.numerics.density import Evaluation, LogDensity
 from hmcgp.runtime.interrupts import StopFlag, raise_if_interrupt
 from hmcgp.runtime.random import restore_generator
 from hmcgp.runtime.typing import Array
@@ -42,22 +42,24 @@ class Sampler(Protocol):
 
     @property
     def usual_steps(self) -> float:
-        """Evaluations of the target that a draw usually takes: for forecasts."""
+        """Evaluations of the density that a draw usually takes: for forecasts."""
         ...
 
     def check(self, n_dim: int, tune: int) -> None:
         """Raise InvalidInput for settings that do not fit."""
         ...
 
-    def start_tuning(self, target: Target, rng: np.random.Generator, state: State, tune: int) -> Tuning:
+    def init_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
         """Return the settings of the first step."""
         ...
 
-    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo) -> Tuning:
+    def adapt(
+        self, density: LogDensity, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo
+    ) -> Tuning:
         """Return the settings of the next step, after one draw of warm-up."""
         ...
 
-    def build_step(self, target: Target, tuning: Tuning) -> Step:
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
         """Return the transition with given settings."""
         ...
 
@@ -162,18 +164,18 @@ class Control:
 
 
 class Watched:
-    """A target that stops the chain instead of starting an evaluation when the run is over.
+    """A density that stops the chain instead of starting an evaluation when the run is over.
 
     A draw may take hundreds of evaluations, and an evaluation seconds: nobody wants to wait for the end of a draw.
     """
 
-    def __init__(self, target: Target, control: Control) -> None:
-        self._target, self._control = target, control
-        self.n_dim, self.names = target.n_dim, target.names
-        self.constrain, self.initial = target.constrain, target.initial
+    def __init__(self, density: LogDensity, control: Control) -> None:
+        self._target, self._control = density, control
+        self.n_dim, self.names = density.n_dim, density.names
+        self.constrain, self.initial = density.constrain, density.initial
 
     def evaluate(self, u: Array, carry: object = None) -> Evaluation:
-        """Evaluate the target, unless the run is over."""
+        """Evaluate the density, unless the run is over."""
         if self._control.over:
             raise Stopped
         return self._target.evaluate(u, carry)
@@ -182,9 +184,9 @@ class Watched:
 class ChainTask(NamedTuple):
     """One chain's share of a run."""
 
-    target: Target
+    density: LogDensity
     sampler: Sampler
-    start: Array | None  # None draws one from the target
+    start: Array | None  # None draws one from the density
 
 
 def run_chain(
@@ -217,20 +219,20 @@ def run_chain(
 
 
 def _run(task: ChainTask, record: Record, control: Control, tick: Callable[[], None], pause: float) -> None:
-    sampler, target = task.sampler, Watched(task.target, control)
+    sampler, density = task.sampler, Watched(task.density, control)
     _, stream, state, tuning = record.snapshot
     rng = restore_generator(stream)
     if state is None or tuning is None:
-        state = find_start(target, rng, task.start)
-        tuning = sampler.start_tuning(target, rng, state, record.tune)
+        state = find_start(density, rng, task.start)
+        tuning = sampler.init_tuning(density, rng, state, record.tune)
     while record.count < record.tune:
-        state, info = sampler.build_step(target, tuning)(rng, state)
-        tuning = sampler.adapt(target, rng, tuning, state, info)
+        state, info = sampler.build_step(density, tuning)(rng, state)
+        tuning = sampler.adapt(density, rng, tuning, state, info)
         record.add(info, state, tuning, rng)
         tick()
         if time.monotonic() > pause:
             return
-    step = sampler.build_step(target, tuning)
+    step = sampler.build_step(density, tuning)
     while not record.finished:
         state, info = step(rng, state)
         record.add(info, state, tuning, rng)
@@ -239,15 +241,15 @@ def _run(task: ChainTask, record: Record, control: Control, tick: Callable[[], N
             return
 
 
-def find_start(target: Target, rng: np.random.Generator, start: Array | None) -> State:
+def find_start(density: LogDensity, rng: np.random.Generator, start: Array | None) -> State:
     """Evaluate a start, or draw starts until one has a finite log density.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density, which also draws starting points.
     rng : Generator
-        For `target.initial`.
+        For `density.initial`.
     start : ndarray of shape (n_dim,), optional
         A start that the user gave.
 
@@ -256,7 +258,7 @@ def find_start(target: Target, rng: np.random.Generator, start: Array | None) ->
     State
     """
     if start is not None:
-        state = init(target, start)
+        state = init(density, start)
         if state.logdensity > -inf:
             return state
         raise InvalidInput(
@@ -264,7 +266,7 @@ def find_start(target: Target, rng: np.random.Generator, start: Array | None) ->
             "Start elsewhere, or leave 'start' out."
         )
     for _ in range(ATTEMPTS):
-        state = init(target, target.initial(rng))
+        state = init(density, density.initial(rng))
         if state.logdensity > -inf:
             return state
     raise InvalidInput(

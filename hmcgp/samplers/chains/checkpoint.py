@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
-from hmcgp.numerics.density import IdentifiedTarget, Target
+from hmcgp.numerics.density import IdentifiedDensity, LogDensity
 from hmcgp.runtime.files import check_replaceable, library_version, replacing, user_path
 from hmcgp.runtime.fingerprint import PREFIX
 from hmcgp.runtime.locks import exclusive
@@ -85,11 +85,11 @@ class Checkpoint:
         if not self._archived:
             self._held.enter_context(exclusive(self.path, "checkpoint"))
         if os.path.exists(self.path):
-            self._resume(load(self.path), task.target, seeded=seeded)
+            self._resume(load(self.path), task.density, seeded=seeded)
             if not all(record.finished for record in self.records):
                 check_replaceable(self.path, "checkpoint")
         else:
-            check_storable(find_start(task.target, restore_generator(self._streams[0]), task.start).carry)
+            check_storable(find_start(task.density, restore_generator(self._streams[0]), task.start).carry)
             try:
                 self.write()
             except OSError as error:
@@ -137,7 +137,7 @@ class Checkpoint:
                 file.write(content)
             self._written = n_draws
 
-    def _resume(self, saved: Saved, target: Target, *, seeded: bool) -> None:
+    def _resume(self, saved: Saved, density: LogDensity, *, seeded: bool) -> None:
         settings, streams, snapshots, self.seconds = saved.header
         n_saved = len(snapshots)
         versions = differences(self.settings["versions"], settings["versions"])
@@ -151,7 +151,7 @@ class Checkpoint:
         if not different:  # from here on the shapes fit
             if seeded and streams != self._streams[:n_saved]:
                 different.append("random_state is another")
-            elif not same_density(target, snapshots):
+            elif not same_density(density, snapshots):
                 causes = "kernel, priors, likelihood, evidence" if self.settings["data"] else "data, kernel, priors"
                 different.append(f"the log density is another ({causes}, or their settings)")
         if different:
@@ -218,12 +218,12 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def describe(target: Target, sampler: Sampler, tune: int, start: list[Array | None]) -> dict[str, Any]:
+def describe(density: LogDensity, sampler: Sampler, tune: int, start: list[Array | None]) -> dict[str, Any]:
     """Return what makes a run the one it is, beside its density and its seed.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         Gives the names of the parameters and the identity of the data.
     sampler : Sampler
         With its settings, if it is a dataclass.
@@ -236,10 +236,10 @@ def describe(target: Target, sampler: Sampler, tune: int, start: list[Array | No
     -------
     dict
         JSON-compatible.  More draws and more chains continue a run, so they are not in here.  "data" is empty for a
-        target that has none.
+        density that has none.
     """
-    settings: dict[str, Any] = {"parameters": list(target.names), "tune": int(tune), "sampler": sampler.name}
-    settings["data"] = target.identity() if isinstance(target, IdentifiedTarget) else {}
+    settings: dict[str, Any] = {"parameters": list(density.names), "tune": int(tune), "sampler": sampler.name}
+    settings["data"] = density.identity() if isinstance(density, IdentifiedDensity) else {}
     settings["versions"] = {library: library_version(library) for library in LIBRARIES}
     if dataclasses.is_dataclass(sampler):
         settings |= {f"sampler.{f.name}": _plain(getattr(sampler, f.name)) for f in dataclasses.fields(sampler)}
@@ -248,22 +248,22 @@ def describe(target: Target, sampler: Sampler, tune: int, start: list[Array | No
     return settings
 
 
-def same_density(target: Target, snapshots: list[Snapshot]) -> bool:
-    """Return whether the target has the log density that the chains found where they stand."""
+def same_density(density: LogDensity, snapshots: list[Snapshot]) -> bool:
+    """Return whether the density has the log density that the chains found where they stand."""
     for state in (s.state for s in snapshots if s.state is not None):
-        value = evaluate(target, state.position, None).logdensity if len(state.position) == target.n_dim else -inf
+        value = evaluate(density, state.position, None).logdensity if len(state.position) == density.n_dim else -inf
         if not abs(value - state.logdensity) <= 1e-6 * max(1.0, abs(state.logdensity)):
             return False
     return True
 
 
 def check_storable(carry: object) -> None:
-    """Refuse a target whose warm start cannot be written."""
+    """Refuse a density whose warm start cannot be written."""
     try:
         encode(carry, [])
     except TypeError as error:
         raise InvalidInput(
-            f"'checkpoint' cannot store what this target carries from one evaluation to the next: {error}. "
+            f"'checkpoint' cannot store what this density carries from one evaluation to the next: {error}. "
             "Let it carry None, numbers, arrays, or tuples of them."
         ) from error
 

@@ -23,12 +23,12 @@ def time_evaluation(task: ChainTask, record: Record) -> float:
     with single_blas_thread():
         state = record.snapshot.state
         if state is None:
-            state = find_start(task.target, restore_generator(record.snapshot.stream), task.start)
-        state = init(task.target, state.position + 0.5 * NUDGE, state.carry)  # compiles, if nothing before it has
+            state = find_start(task.density, restore_generator(record.snapshot.stream), task.start)
+        state = init(task.density, state.position + 0.5 * NUDGE, state.carry)  # compiles, if nothing before it has
         seconds: list[float] = []
         while len(seconds) < TIMINGS and sum(seconds) < 0.1:
             begin = time.perf_counter()
-            init(task.target, state.position + 0.5 * NUDGE, state.carry)
+            init(task.density, state.position + 0.5 * NUDGE, state.carry)
             seconds.append(time.perf_counter() - begin)
         return min(seconds)
 

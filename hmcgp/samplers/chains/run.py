@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput, warn_user
-from hmcgp.numerics.density import Target
+from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.checks import check_count, check_flag, lowered, name_among, refuse_class
 from hmcgp.runtime.interrupts import defer_interrupts, take_interrupt
 from hmcgp.runtime.memory import check_memory
@@ -44,7 +44,7 @@ _OF_ESTIMATORS = {
 
 @defer_interrupts
 def sample(
-    target: Target,
+    density: LogDensity,
     sampler: str | Sampler = "hmc",
     *,
     draws: int = 1000,
@@ -57,11 +57,11 @@ def sample(
     max_time: float | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Trace:
-    """Draw from a target with several chains.
+    """Draw from a density with several chains.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density, with its gradient.
     sampler : str or Sampler
         "nuts", "hmc", "metropolis", or an instance with settings.
@@ -80,7 +80,7 @@ def sample(
     progressbar : bool
         Show one bar for all chains, in a terminal or a notebook.
     start : ndarray of shape (n_dim,) or (chains, n_dim), optional
-        Unconstrained starting point, of all chains or of each.  None draws one per chain from the target.
+        Unconstrained starting point, of all chains or of each.  None draws one per chain from the density.
     max_time : float, optional
         Seconds after which to stop with the draws so far.  How long the run would take, by one timed evaluation, is
         said on stderr before it starts (not with ``progressbar=False``).  Refused if it cannot last for warm-up, unless
@@ -109,18 +109,18 @@ def sample(
     sampler = as_sampler(sampler)
     check_counts(draws=draws, tune=tune, chains=chains)
     check_flag("progressbar", progressbar)
-    sampler.check(target.n_dim, tune)
+    sampler.check(density.n_dim, tune)
     control = Control(check_seconds("max_time", max_time))
     n_workers = resolve_n_jobs(n_jobs, chains)
-    check_memory(target, n_workers, draws=chains * (tune + draws), bytes_per_draw=bytes_per_draw(target, sampler))
-    starts = as_starts(start, chains, target.n_dim)
+    check_memory(density, n_workers, draws=chains * (tune + draws), bytes_per_draw=bytes_per_draw(density, sampler))
+    starts = as_starts(start, chains, density.n_dim)
     streams = [rng.bit_generator.state for rng in spawn_generators(random_state, chains)]
-    records = [Record(tune, draws, target.n_dim, sampler.info, Snapshot(0, stream)) for stream in streams]
-    tasks = [ChainTask(target, sampler, u) for u in starts]
+    records = [Record(tune, draws, density.n_dim, sampler.info, Snapshot(0, stream)) for stream in streams]
+    tasks = [ChainTask(density, sampler, u) for u in starts]
     store = None
     with ExitStack() as held:  # the checkpoint, by this run
         if checkpoint is not None:
-            store = held.enter_context(Checkpoint(checkpoint, records, describe(target, sampler, tune, starts)))
+            store = held.enter_context(Checkpoint(checkpoint, records, describe(density, sampler, tune, starts)))
             store.open(tasks[0], seeded=random_state is not None)
         if max_time is not None and not all(record.finished for record in records):
             outlook = forecast(tasks[0], records, n_workers, max_time, resumable=store is not None)
@@ -141,7 +141,7 @@ def sample(
         raise HmcgpError(f"{explain(failure, max_time)}, {where}: there are no draws to keep.{resume}") from failure
     early = not all(record.finished for record in records)
     chosen_records = [records[c] for c in chosen]
-    trace = assemble(target, sampler.name, chosen_records, n_kept, elapsed, interrupted=early)
+    trace = assemble(density, sampler.name, chosen_records, n_kept, elapsed, interrupted=early)
     if take_interrupt():  # after the last draw: nothing is lost
         failure = KeyboardInterrupt()
     if early or failure is not None:
@@ -205,9 +205,9 @@ def check_counts(*, draws: int, tune: int, chains: int) -> None:
         check_count(name, value, least)
 
 
-def bytes_per_draw(target: Target, sampler: Sampler) -> int:
+def bytes_per_draw(density: LogDensity, sampler: Sampler) -> int:
     """Return what `assemble` holds of each draw: coordinates thrice (recorded, gathered, natural), statistics twice."""
-    return 3 * 8 * target.n_dim + 2 * stat_dtype(sampler.info).itemsize
+    return 3 * 8 * density.n_dim + 2 * stat_dtype(sampler.info).itemsize
 
 
 def check_seconds(name: str, value: float | None) -> float:
@@ -220,7 +220,7 @@ def check_seconds(name: str, value: float | None) -> float:
 
 
 def as_starts(start: Array | None, chains: int, n_dim: int) -> list[Array | None]:
-    """Return one starting point per chain, or None where the target shall draw it."""
+    """Return one starting point per chain, or None where the density shall draw it."""
     if start is None:
         return [None] * chains
     u = np.asarray(start, dtype=float)
@@ -263,18 +263,18 @@ def warn_early(why: str, chosen: list[int], n_kept: int, chains: int, draws: int
 
 
 def assemble(
-    target: Target, name: str, records: list[Record], n_kept: int, elapsed: float, *, interrupted: bool
+    density: LogDensity, name: str, records: list[Record], n_kept: int, elapsed: float, *, interrupted: bool
 ) -> Trace:
     """Gather the records of chains into a trace."""
     tune = records[0].tune
     positions = np.stack([r.positions[: tune + n_kept] for r in records])  # (chains, tune + draws, n_dim)
-    natural = np.array([[target.constrain(u) for u in chain] for chain in positions]).reshape(positions.shape)
+    natural = np.array([[density.constrain(u) for u in chain] for chain in positions]).reshape(positions.shape)
     stats = np.stack([r.stats[: tune + n_kept] for r in records])  # (chains, tune + draws), structured
     return Trace(
         draws=natural[:, tune:].copy(),
         unconstrained=positions[:, tune:].copy(),
         stats=_columns(stats[:, tune:]),
-        names=list(target.names),
+        names=list(density.names),
         sampler=name,
         sampling_time=elapsed,
         interrupted=interrupted,

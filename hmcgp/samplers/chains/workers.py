@@ -156,7 +156,7 @@ def run_segment(
     -------
     Segment
     """
-    record = Record(tune, draws, task.target.n_dim, task.sampler.info, snapshot)
+    record = Record(tune, draws, task.density.n_dim, task.sampler.info, snapshot)
     run_chain(task, record, Control(remaining), lambda: None, seconds)
     rows = slice(snapshot.done, record.count)
     return Segment(record.positions[rows], record.stats[rows], record.snapshot, _portable(record.error))
