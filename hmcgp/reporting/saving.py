@@ -55,8 +55,8 @@ class OtherVersionWarning(InconsistentVersionWarning, HmcgpWarning):  # type: ig
     """An estimator was saved by other versions of the libraries than it is loaded with."""
 
     def __init__(self, *, estimator_name: str, current: str, original: str) -> None:
-        super().__init__(
-            estimator_name=estimator_name, current_sklearn_version=current, original_sklearn_version=original
+        InconsistentVersionWarning.__init__(
+            self, estimator_name=estimator_name, current_sklearn_version=current, original_sklearn_version=original
         )
 
     def __str__(self) -> str:
