@@ -152,8 +152,12 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         -----
         sklearn.exceptions.ConvergenceWarning
             When the chains do not agree, or hold too few effective draws, or diverged.
+        DataWarning
+            For constant inputs.
         ApproximationWarning
-            For constant inputs, failures of the solver, and after Ctrl-C.
+            For failures of the solver.
+        InterruptedWarning
+            After Ctrl-C, or `max_time`.
 
         Raises
         ------

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
-from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.errors import CheckpointWarning, InvalidInput, warn_user
 from hmcgp.runtime.files import NO_WAITING, beside, check_regular, followed, refuse, user_path
 
 try:
@@ -98,7 +98,7 @@ def _lock_now(file: FileIO, path: Path, argument: str) -> None:
         warn_user(
             f"'{argument}' {str(path)!r} cannot be locked on this system. See to it that no other run uses it at the "
             "same time: each would overwrite the draws of the other.",
-            ApproximationWarning,
+            CheckpointWarning,
         )
 
 

@@ -231,7 +231,7 @@ def draw(path: str, output: Path) -> None:
     """Time against n by both solvers, and the errors of the iterative one (after MacKay 1998, fig. 7)."""
     import matplotlib.pyplot as plt
 
-    from hmcgp.plots import _style as style
+    from hmcgp.plots import style
 
     rows = json.loads(Path(path).read_text())["solvers"]["rows"]
     figure, (times, errors) = plt.subplots(1, 2, figsize=(11.0, 4.4), layout="constrained")

@@ -409,7 +409,7 @@ def test_pictures_are_of_one_output(gp):
     grid, mean = ax.lines[0].get_data()
     np.testing.assert_allclose(mean, one.predict(pd.DataFrame({"depth": grid}))[:, 1], rtol=1e-9)
     np.testing.assert_array_equal(ax.lines[1].get_ydata(), targets_of(gp.outputs)["price"])
-    assert plots.numbers_1d(one, limits=(0.0, 1.0), output="yield").get_ylabel() == "yield"
+    assert plots.regression_1d(one, limits=(0.0, 1.0), output="yield").get_ylabel() == "yield"
     alone = quick(sampler="map").fit(X[["depth"]], Y["price"])
     with pytest.raises(InvalidInput, match="one output; got output=1"):
         plots.predictive(alone, X[["depth"]], Y["price"], output=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hmcgp import Model, datasets
-from hmcgp.errors import ApproximationWarning
+from hmcgp.errors import InterruptedWarning
 from hmcgp.samplers import sample
 from tests.helpers.densities import Gaussian, correlated_gaussian
 
@@ -55,7 +55,7 @@ def interrupt(k, sampler, **options):
     """Start a run that is interrupted at its k-th evaluation."""
     target = Stopping(k)
     try:
-        with pytest.warns(ApproximationWarning, match="interrupted.*The same call goes on from"):
+        with pytest.warns(InterruptedWarning, match="interrupted.*The same call goes on from"):
             sample(target, sampler, n_jobs=1, **options)
     except KeyboardInterrupt:  # in warm-up
         pass

@@ -19,7 +19,7 @@ from hmcgp.reporting.conformity import field_types
 from hmcgp.reporting.encoding import Decoder, Encoder, _own_fields, own_classes
 from tests.helpers.saved import KINDS, LABELS, MIXED, THREE, X, Y, fit, members, more_rows, quick
 
-pytestmark = pytest.mark.filterwarnings("ignore::hmcgp.errors.ApproximationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::hmcgp.errors.HmcgpWarning")
 
 
 def there_and_back(gp, path, **options):

@@ -19,7 +19,7 @@ import pytest
 
 import hmcgp
 from hmcgp import GPClassifier, datasets
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import CheckpointWarning, InvalidInput
 from hmcgp.runtime import files, locks
 from hmcgp.runtime.files import open_regular, replacing, user_path
 from hmcgp.runtime.locks import exclusive
@@ -475,7 +475,7 @@ def test_without_locks_there_is_a_warning(tmp_path, monkeypatch, system):
             monkeypatch.setattr(module.fcntl, "flock", unsupported)
     path = tmp_path / "run.nc"
     (tmp_path / ".run.nc.01234567.tmp").write_bytes(b"perhaps of a writer that lives")
-    with pytest.warns(ApproximationWarning, match=r"run\.nc' cannot be locked"), exclusive(path):
+    with pytest.warns(CheckpointWarning, match=r"run\.nc' cannot be locked"), exclusive(path):
         write(path)
     assert path.read_bytes() == b"new"
     assert sorted(os.listdir(tmp_path)) == [".run.nc.01234567.tmp", "run.nc"]

@@ -14,7 +14,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from hmcgp import GPClassifier, datasets
-from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
+from hmcgp.errors import CheckpointWarning, HmcgpError, InterruptedWarning, InvalidInput
 from hmcgp.samplers import HMC, NUTS, Metropolis, sample
 from hmcgp.samplers.chains import checkpoint as checkpoint_module
 from tests.helpers.checkpoints import QUICK, Stopping, assert_same, gp_model, interrupt, run_length
@@ -42,7 +42,7 @@ def test_a_gaussian_process_goes_on(tmp_path):
     options = {"draws": 20, "tune": 70, "chains": 2, "random_state": 1, "progressbar": False}
     whole = sample(gp_model(), "hmc", **options)
     for seconds in (0.3, 0.3, 0.3, 60.0):
-        with contextlib.suppress(HmcgpError, ApproximationWarning):  # with no draws after warm-up, or few
+        with contextlib.suppress(HmcgpError, InterruptedWarning):  # with no draws after warm-up, or few
             trace = sample(gp_model(), "hmc", max_time=seconds, checkpoint=tmp_path, **options)
     assert_same(whole, trace)
     assert [p.name for p in tmp_path.iterdir()] == ["hmcgp-checkpoint.nc"]
@@ -50,7 +50,7 @@ def test_a_gaussian_process_goes_on(tmp_path):
 
 def test_unseeded_run_goes_on_with_its_own_stream(tmp_path):
     options = QUICK | {"random_state": None, "checkpoint": tmp_path / "run.nc", "n_jobs": 1}
-    with pytest.warns(ApproximationWarning, match="interrupted"):
+    with pytest.warns(InterruptedWarning, match="interrupted"):
         first = sample(Stopping(300), Metropolis(1.0), **options)
     trace = sample(correlated_gaussian(), Metropolis(1.0), **options)
     np.testing.assert_array_equal(first.draws, trace.draws[: first.n_chains, : first.n_draws])
@@ -181,7 +181,7 @@ def test_full_disk_does_not_end_the_run(tmp_path, monkeypatch):
         yield
 
     monkeypatch.setattr(checkpoint_module, "replacing", full)
-    with pytest.warns(ApproximationWarning, match=r"checkpoint could not be written: .*No space left"):
+    with pytest.warns(CheckpointWarning, match=r"checkpoint could not be written: .*No space left"):
         trace = sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK)
     assert_same(trace, sample(correlated_gaussian(), "hmc", **QUICK))
     assert path.read_bytes() == content
@@ -194,7 +194,7 @@ def test_estimator_goes_on_from_its_checkpoint(tmp_path):
     settings = {"draws": 20, "tune": 70, "chains": 2, "random_state": 1, "progressbar": False}
     with pytest.warns(ConvergenceWarning, match="effective sample size"):  # so short a run is
         whole = GPClassifier(**settings).fit(X[::5], y[::5])
-    with pytest.raises((HmcgpError, ApproximationWarning), match="goes on from"):
+    with pytest.raises((HmcgpError, InterruptedWarning), match="goes on from"):
         GPClassifier(**settings, max_time=0.05, checkpoint=tmp_path / "run.nc").fit(X[::5], y[::5])
     with pytest.warns(ConvergenceWarning, match="effective sample size"):
         again = GPClassifier(**settings, checkpoint=tmp_path / "run.nc").fit(X[::5], y[::5])
@@ -214,7 +214,7 @@ def test_other_versions_are_told(tmp_path, monkeypatch):
         InvalidInput, match=r"random_state is another; version of hmcgp is '.*' here and '0\.0\.1' there"
     ):
         sample(correlated_gaussian(), "hmc", checkpoint=path, **(QUICK | {"random_state": 9}))
-    with pytest.warns(ApproximationWarning, match=r"begun with other versions \(hmcgp is .*numba is .*last digits"):
+    with pytest.warns(CheckpointWarning, match=r"begun with other versions \(hmcgp is .*numba is .*last digits"):
         trace = sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK)
     assert_same(trace, sample(correlated_gaussian(), "hmc", **QUICK))
     sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK)  # it is finished: nothing to warn about

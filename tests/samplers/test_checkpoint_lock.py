@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import CheckpointWarning, InvalidInput
 from hmcgp.samplers import sample
 from hmcgp.samplers.chains import checkpoint as checkpoint_module
 from tests.helpers.checkpoints import QUICK, assert_same, interrupt
@@ -145,7 +145,7 @@ def test_a_folder_that_disappears_does_not_end_the_run(tmp_path, monkeypatch):
             return super().evaluate(u, carry)
 
     plain = correlated_gaussian()
-    with pytest.warns(ApproximationWarning, match=r"could not be written: .*the folder '.*folder' does not exist"):
+    with pytest.warns(CheckpointWarning, match=r"could not be written: .*the folder '.*folder' does not exist"):
         trace = sample(Removing(plain.mean, plain.covariance), "hmc", checkpoint=folder / "run.nc", n_jobs=1, **QUICK)
     assert_same(trace, sample(correlated_gaussian(), "hmc", **QUICK))
 

@@ -96,7 +96,7 @@ def test_ctrl_c_keeps_the_draws(n_jobs, chains, kept):
     assert report["stats"] == [kept, n]
     assert 20 <= n < 2000
     [(category, message)] = report["warnings"]
-    assert category == "ApproximationWarning"
+    assert category == "InterruptedWarning"
     assert f"{n} of 100000 draws were kept in each of {kept} of {chains} chains" in message
     # what was kept is what an undisturbed run draws
     whole = sample(Gaussian(np.zeros(2), np.eye(2)), Metropolis(1.0), draws=5, tune=10, chains=chains,

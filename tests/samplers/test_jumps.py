@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from hmcgp import GPRegressor, datasets, find_modes
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import InterruptedWarning, InvalidInput
 from hmcgp.samplers import HMC, Evaluation, JumpingHMC, Modes, jumps, sample
 from hmcgp.samplers.integrators import init
 from hmcgp.samplers.jumps import Mixture
@@ -168,7 +168,7 @@ def test_an_interrupted_run_goes_on(modes, tmp_path):
     options = {"draws": 50, "tune": 60, "chains": 2, "random_state": 3, "progressbar": False}
     whole = sample(Hills(), JumpingHMC(modes=modes), **options)
     path = tmp_path / "run.nc"
-    with pytest.warns(ApproximationWarning, match="interrupted"):
+    with pytest.warns(InterruptedWarning, match="interrupted"):
         sample(Slow(), JumpingHMC(modes=modes), checkpoint=path, n_jobs=1, **options)
     again = sample(Hills(), JumpingHMC(modes=modes), checkpoint=path, **options)
     np.testing.assert_array_equal(again.draws, whole.draws)

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.errors import CheckpointWarning, InvalidInput, warn_user
 from hmcgp.numerics.density import IdentifiedDensity, LogDensity
 from hmcgp.runtime.files import check_replaceable, library_version, replacing, user_path
 from hmcgp.runtime.fingerprint import PREFIX
@@ -171,7 +171,7 @@ class Checkpoint:
             warn_user(
                 f"'checkpoint' {str(self.path)!r} was begun with other versions ({'; '.join(versions)}): the run goes "
                 "on, but its draws may differ in their last digits from those of a run that was never interrupted.",
-                ApproximationWarning,
+                CheckpointWarning,
             )
         self._written = sum(snapshot.done for snapshot in snapshots)
 

@@ -17,7 +17,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput, warn_user
+from hmcgp.errors import CheckpointWarning, HmcgpError, InterruptedWarning, InvalidInput, warn_user
 from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.checks import check_count, check_flag, lowered, name_among, refuse_class
 from hmcgp.runtime.interrupts import defer_interrupts, take_interrupt
@@ -130,7 +130,7 @@ def sample(
         failure = run(tasks, records, control, Progress(records, tune, enabled=progressbar), store, n_jobs)
     elapsed = time.perf_counter() - begin if store is None else store.seconds  # of all the calls that made this run
     if store is not None and store.error is not None:
-        warn_user(f"the checkpoint could not be written: {store.error}.", ApproximationWarning)
+        warn_user(f"the checkpoint could not be written: {store.error}.", CheckpointWarning)
     raise_first_error(records)
     chosen, n_kept = largest_block([r.kept for r in records])
     resume = "" if store is None else f" The same call goes on from {str(store.path)!r}."
@@ -258,7 +258,7 @@ def warn_early(why: str, chosen: list[int], n_kept: int, chains: int, draws: int
     which = f" Chains {left_out} were left out: they had fewer draws." if left_out else ""
     warn_user(
         f"{why}: {n_kept} of {draws} draws were kept in each of {len(chosen)} of {chains} chains.{which}{resume}",
-        ApproximationWarning,
+        InterruptedWarning,
     )
 
 
