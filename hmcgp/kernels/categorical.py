@@ -60,7 +60,6 @@ class Categorical(Kernel):
         return np.exp(_exponents(Z, Z2, weight))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         Z = transposed(X)
         K = self._covariance(Z, Z)
 

@@ -79,7 +79,6 @@ class Coregional(Kernel):
         return a
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         a, L = self._outputs(X), self._factor()
         B = L @ L.T
 

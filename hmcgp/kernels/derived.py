@@ -90,7 +90,6 @@ class WithDerivatives(Kernel):
         return [(1.0 + t + t**2 / 3.0) * E, -5.0 / 6.0 * (1.0 + t) * E, 25.0 / 12.0 * E, -125.0 / 24.0 * over * E]
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         rows = self._rows(X)
         shape = _Shape(rows, rows)
         F = self._profile(shape.s)

@@ -50,7 +50,6 @@ class Stationary(Kernel):
         return grad
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.full(len(X), float(value_of(self, "variance")))
 
 
@@ -71,7 +70,6 @@ class SquaredExponential(Stationary):
     """
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
         K = core.covariance(Z, variance)
@@ -84,7 +82,6 @@ class SquaredExponential(Stationary):
         return K, pullback
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         Z = self._scaled(X)
         K = core.covariance(Z, float(value_of(self, "variance")))
         return -2.0 * core.pull_back_inputs(G, K, Z).T / value_of(self, "length_scale")
@@ -107,7 +104,6 @@ class Radial(Stationary):
         return self._kind, 0.0
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
         K, W = radial.covariance(*self._profile(), Z, variance, True)

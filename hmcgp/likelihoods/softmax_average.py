@@ -27,7 +27,8 @@ from scipy.special import log_softmax, logsumexp, ndtri
 from scipy.stats import qmc
 
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive, total
+from hmcgp.numerics.exponential import exp_nonpositive
+from hmcgp.numerics.sums import total
 from hmcgp.runtime.typing import Array
 
 N_POINTS = 2**13

@@ -19,7 +19,7 @@ import hmcgp
 from hmcgp import Model, sample
 from hmcgp.evidence import MultinomialEP, SoftmaxLaplace
 from hmcgp.likelihoods import MultinomialProbit, Softmax
-from hmcgp.numerics.lapack import dot, total
+from hmcgp.numerics.sums import dot, total
 from tests.helpers.checks import random_symmetric
 
 SIZES = [5, 10, 17, 40]

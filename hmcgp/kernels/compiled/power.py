@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive, mirror_lower
+from hmcgp.numerics.exponential import exp_nonpositive
+from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.runtime.typing import Array
 
 

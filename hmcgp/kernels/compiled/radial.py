@@ -22,7 +22,8 @@ import math
 import numpy as np
 
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive, mirror_lower
+from hmcgp.numerics.exponential import exp_nonpositive
+from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.runtime.typing import Array
 
 MATERN12, MATERN32, MATERN52, RATIONAL, TRIANGLE, SPHERICAL = range(6)

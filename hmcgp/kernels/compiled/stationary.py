@@ -12,7 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive, mirror_lower, total
+from hmcgp.numerics.exponential import exp_nonpositive
+from hmcgp.numerics.lapack import mirror_lower
+from hmcgp.numerics.sums import total
 from hmcgp.runtime.typing import Array
 
 
