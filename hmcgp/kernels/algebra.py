@@ -97,7 +97,7 @@ class Scaled(Kernel):
 
 @dataclass(frozen=True)
 class On(Kernel):
-    """A kernel that sees only some columns.
+    """k(x_S, x'_S): a kernel of some of the columns.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ def _check_matrices(kernel: Kernel, X: Array) -> None:
 
 
 def _some_value(p: Parameter, rng: np.random.Generator) -> Array | float:
-    """The fixed value, or an ordinary one inside the support of a free parameter."""
+    """Fixed value of a parameter, or an ordinary one inside the support of a free parameter."""
     if not p.is_free:
         return np.asarray(p.value, dtype=float) if p.labels is not None else float(p.value)
     z = rng.uniform(-0.5, 0.5, size=p.size)

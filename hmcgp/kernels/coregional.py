@@ -1,4 +1,4 @@
-"""A covariance function of the number of an output: what several functions of the same inputs have in common."""
+"""Covariance between several outputs: functions of the same inputs that share structure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The covariance function of a neural network with infinitely many hidden units."""
+"""Covariance function of a neural network with infinitely many hidden units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A covariance function for each class, where the likelihood has a latent function for each."""
+"""One covariance function per class, for likelihoods with one latent function per class."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PerClass(Kernel):
         object.__setattr__(self, "names", names)
 
     def children(self) -> dict[str, Kernel]:
-        """The kernel of each class."""
+        """Kernel of each class, by its name."""
         return dict(zip(self.names, self.kernels, strict=True))
 
     def parameters(self, inputs: Sequence[str]) -> list[Parameter]:

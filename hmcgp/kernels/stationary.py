@@ -19,7 +19,7 @@ from hmcgp.runtime.typing import Array
 
 @dataclass(frozen=True)
 class Stationary(Kernel):
-    """What kernels of x - x' share: a variance, length scales, and inputs divided by them."""
+    """Base class of kernels of x - x', with a variance and length scales that divide the inputs."""
 
     variance: Value = parameter("variance")
     length_scale: Value = parameter("length_scale", per_input=True)
@@ -100,7 +100,7 @@ class Radial(Stationary):
     _kind: ClassVar[int]
 
     def _profile(self) -> tuple[int, float]:
-        """Which φ, and its shape parameter if it has one."""
+        """Code of φ, and its shape parameter if it has one."""
         return self._kind, 0.0
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:

@@ -24,7 +24,7 @@ from hmcgp.runtime.typing import Array
 
 @dataclass(frozen=True)
 class _Wrapped(Kernel):
-    """A kernel around one other."""
+    """Base class of kernels that wrap another one."""
 
     kernel: Kernel
 
@@ -53,7 +53,7 @@ class _ParametricMap(_Mapped):
 
     @abstractmethod
     def _pull(self, X: Array, U: Array, dU: Array) -> tuple[Array, list[Array]]:
-        """What dU pulls back to: dX of shape (n, d), and the derivatives in each own parameter."""
+        """Pull dU back to dX, of shape (n, d), and to the derivatives in each own parameter."""
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         U = self._map(X)

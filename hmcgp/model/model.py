@@ -1,4 +1,4 @@
-"""Data, kernel, likelihood and evidence become one log density of unconstrained hyperparameters.
+"""Posterior log density of unconstrained hyperparameters, from data, kernel, likelihood and evidence.
 
     u ── transforms ──► θ, φ ── kernel ──► K ── evidence ──► log Z,  G = ∂ log Z/∂K,  ∂ log Z/∂φ
 
@@ -205,7 +205,7 @@ class Model:
         return self._prior.theta_vector(theta)
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """A draw from the prior, in unconstrained coordinates: an over-dispersed start."""
+        """Draw from the prior, in unconstrained coordinates: an over-dispersed start."""
         return self._prior.unconstrain(self._prior.sample(rng))
 
     # -- densities ---------------------------------------------------------------------------------------------------

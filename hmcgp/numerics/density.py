@@ -1,4 +1,4 @@
-"""What a sampler sees of the world: one log density with its gradient.
+"""Contract between models and samplers: a log density with its gradient.
 
 A target maps an unconstrained position u to log p(u) and its gradient.  Whatever the target needs
 to evaluate faster next time (for a Gaussian-process classifier, the last latent mode) travels in
@@ -19,7 +19,7 @@ NOT_CONVERGED = 2
 
 
 class Evaluation(NamedTuple):
-    """A log density, its gradient, and what it took to compute them."""
+    """Log density, its gradient, and how the solver ended."""
 
     logdensity: float  # finite or -inf, never NaN
     grad: Array  # (n_dim,), zero where the log density is -inf
@@ -32,7 +32,7 @@ class Evaluation(NamedTuple):
 class Target(Protocol):
     """A differentiable log density on R^n_dim.
 
-    It may have a `work_space`, of type `WorkSpace`; what does not fit is then refused before it starts.
+    It may have a `work_space`, of type `WorkSpace`: a target that does not fit into memory is refused at the start.
     """
 
     @property
@@ -68,7 +68,7 @@ class IdentifiedTarget(Target, Protocol):
 
 
 class Expectation(NamedTuple):
-    """An E-step: what is known at u, and what the M-step maximises."""
+    """Result of an E-step: the evaluation at u, and the surrogate that the M-step maximises."""
 
     evaluation: Evaluation
     surrogate: Target | None  # its log density touches that of the target at u, in value and gradient; None: failed

@@ -73,7 +73,7 @@ def cholesky_inplace(A: Array) -> bool:
 def inverse_from_cholesky_inplace(L: Array) -> None:
     """Overwrite the lower triangle, holding L, by that of (L L')^-1.
 
-    What `dpotri` does, L^-1 and then L^-T L^-1, 1.6 times as fast at n = 200: OpenBLAS's `dtrtri` runs at a quarter of
+    L^-1 and then L^-T L^-1, as `dpotri`, but 1.6 times as fast at n = 200: OpenBLAS's `dtrtri` runs at a quarter of
     the speed of its matrix products until n is several hundred.
     """
     n = np.int32(L.shape[0])
