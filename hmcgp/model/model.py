@@ -5,10 +5,8 @@
     log p(u | y) = log Z(θ(u), φ(u)) + log p(θ, φ) + log|d(θ, φ)/du| + const.
     ∂/∂u         = ([pullback(G), ∂ log Z/∂φ] + ∂ log p/∂(θ, φ)) d(θ, φ)/du + ∂ log|d(θ, φ)/du|/∂u
 
-with θ the parameters of the kernel and φ those of the likelihood, if it has any.
-
-This is the only place where numerical trouble is caught: a covariance that cannot be factorised, or a solver that does
-not converge, gives -inf with a zero gradient, and is counted by whoever asked.
+with θ the parameters of the kernel and φ those of the likelihood, if it has any.  A covariance that cannot be
+factorised, or a solver that does not converge, gives -inf with a zero gradient; no other module catches these errors.
 """
 
 from __future__ import annotations
@@ -24,11 +22,11 @@ from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
 from hmcgp.evidence.ep.em_surrogate import ExpectedLogDensity
 from hmcgp.kernels import Kernel, Parameter, contract
-from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model.arguments import check_data, check_input_names, check_kernel, weight_rows
 from hmcgp.model.compatibility import resolve
 from hmcgp.model.hyperparameters import Hyperparameters
+from hmcgp.model.memory import work_space
 from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation
 from hmcgp.priors.joint import Theta
 from hmcgp.runtime.fingerprint import table_identity
@@ -165,17 +163,7 @@ class Model:
     @property
     def work_space(self) -> WorkSpace:
         """Memory that an evaluation with its gradient takes, at least: n x n arrays."""
-        n, n_latents = len(self.X), self.likelihood.count(self.y)
-        matrices: int = self.evidence.matrices(n_latents) if hasattr(self.evidence, "matrices") else 2
-        if isinstance(self.kernel, PerClass):
-            matrices += 2 * n_latents  # a covariance and a cotangent for each
-        what = f"{matrices} matrices of {n:,} x {n:,} numbers"
-
-        def instead(nbytes: int) -> str:
-            rows = int((nbytes / (8 * matrices)) ** 0.5)
-            return f"take a random sample of at most {rows:,} rows (sampler='map' needs no less memory)"
-
-        return WorkSpace(8 * matrices * n * n, what, instead)
+        return work_space(len(self.X), self.likelihood.count(self.y), self.evidence, self.kernel)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
@@ -354,8 +342,7 @@ class Model:
 def _extrapolated(carry: object) -> Array | None:
     """Linear extrapolation of the last two solutions, from which the solver starts.
 
-    Along a trajectory this is ten times closer than the last one alone; where the direction has just changed, at worst
-    twice as far.
+    Along a trajectory this is ten times closer than the last one alone; after a turn, at worst twice as far.
     """
     if not isinstance(carry, tuple):
         return None
