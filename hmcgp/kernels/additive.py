@@ -35,7 +35,6 @@ class Additive(Kernel):
         return [(k, np.ascontiguousarray(X[:, i : i + 1])) for i, k in enumerate(kernels)]
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         K, pulls = np.zeros((len(X), len(X))), []
         for kernel, x in self._columns(X):
             part, pull = kernel.vjp(x)
@@ -50,7 +49,6 @@ class Additive(Kernel):
         return K, pullback
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         return np.hstack([kernel.input_vjp(x, G) for kernel, x in self._columns(X)])
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
@@ -60,7 +58,6 @@ class Additive(Kernel):
         return sum((kernel(x, x2) for (kernel, x), (_, x2) in pairs), np.zeros((len(X), len(X2))))
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return sum((kernel.diag(x) for kernel, x in self._columns(X)), np.zeros(len(X)))
 
     def _tree(self, inputs: Sequence[str], owner: Owner) -> list[tuple[Owner, Parameter]]:
@@ -116,14 +113,12 @@ class LocallyLinear(Kernel):
         return Owner(name, f"{name}.")
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         inner = X @ X.T
         C_slope, pull_slope = self.slope.vjp(X)
         C_offset, pull_offset = self.offset.vjp(X)
         return inner * C_slope + C_offset, lambda G: np.concatenate([pull_slope(G * inner), pull_offset(G)])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         through = self.slope.input_vjp(X, G * (X @ X.T)) + self.offset.input_vjp(X, G)
         return through + 2.0 * (G * self.slope(X)) @ X
 
@@ -131,5 +126,4 @@ class LocallyLinear(Kernel):
         return X @ (X if X2 is None else X2).T * self.slope(X, X2) + self.offset(X, X2)
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.sum(X**2, axis=1) * self.slope.diag(X) + self.offset.diag(X)

@@ -28,20 +28,17 @@ class Sum(_Pair):
     """k1(x, x') + k2(x, x')."""
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         K1, pull1 = self.left.vjp(X)
         K2, pull2 = self.right.vjp(X)
         return K1 + K2, lambda G: np.concatenate([pull1(G), pull2(G)])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         return self.left.input_vjp(X, G) + self.right.input_vjp(X, G)
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.left(X, X2) + self.right(X, X2)
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return self.left.diag(X) + self.right.diag(X)
 
 
@@ -50,20 +47,17 @@ class Product(_Pair):
     """k1(x, x') k2(x, x')."""
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         K1, pull1 = self.left.vjp(X)
         K2, pull2 = self.right.vjp(X)
         return K1 * K2, lambda G: np.concatenate([pull1(G * K2), pull2(G * K1)])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         return self.left.input_vjp(X, G * self.right(X)) + self.right.input_vjp(X, G * self.left(X))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.left(X, X2) * self.right(X, X2)
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return self.left.diag(X) * self.right.diag(X)
 
 
@@ -87,26 +81,23 @@ class Scaled(Kernel):
         return own
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         scale = value_of(self, "scale")
         K, pull = self.kernel.vjp(X)
         return scale * K, lambda G: np.append(scale * pull(G), np.vdot(G, K))
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         return np.asarray(value_of(self, "scale") * self.kernel.input_vjp(X, G))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return np.asarray(value_of(self, "scale") * self.kernel(X, X2))
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.asarray(value_of(self, "scale") * self.kernel.diag(X))
 
 
 @dataclass(frozen=True)
 class On(Kernel):
-    """A kernel that sees only some columns.
+    """k(x_S, x'_S): a kernel of some of the columns.
 
     Parameters
     ----------
@@ -148,7 +139,6 @@ class On(Kernel):
         return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         return self.kernel.vjp(self._cut(X))
 
     def input_vjp(self, X: Array, G: Array) -> Array:
@@ -161,7 +151,6 @@ class On(Kernel):
         return self.kernel(self._cut(X), None if X2 is None else self._cut(X2))
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return self.kernel.diag(self._cut(X))
 
 

@@ -1,4 +1,4 @@
-"""The algebra of covariance functions.
+"""Base class and algebra of covariance functions.
 
 A kernel is a frozen value.  Its parameters (`hmcgp.parameters`) are numbers or priors, and kernels never look inside a
 prior.  Once every parameter is a number,
@@ -13,7 +13,7 @@ in O(n² d) and without an (n, n, p) array.  Kernels combine:
     2.0 * k        scaled variance (a prior in place of the number makes it a parameter, `scale`)
     k.on([0, 2])   acts on some columns only (positions, or names when the inputs have names)
 
-and `hmcgp.kernels.additive`, `.transformed` and `.derived` make more of them: one per column, of warped inputs, of
+and `hmcgp.kernels.additive`, `.transformed` and `.derivatives` make more of them: one per column, of warped inputs, of
 rescaled functions, of derivatives.
 
 A new kernel subclasses `Kernel` as a frozen dataclass, marks its parameters with `parameter(...)`, and defines `vjp`,
@@ -54,12 +54,12 @@ __all__ = [
 Pullback: TypeAlias = Callable[[Array], Array]
 
 
-@dataclass(frozen=True, eq=False)
 class Owner:
-    """One kernel in a formula, as the names of its parameters call it; equal kernels are different owners."""
+    """One kernel of a formula, with the name that its parameters go by; equal kernels are different owners."""
 
-    name: str
-    within: str = ""  # what the names of kernels inside begin with: "slope."
+    def __init__(self, name: str, within: str = "") -> None:
+        self.name = name
+        self.within = within  # what the names of kernels inside begin with: "slope."
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Kernel(Parametric, ABC):
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives Σ_ij G_ij ∂K_ij/∂x with respect to every entry of X: 2 Σ_j G_ij ∂k(x, x_j)/∂x at x = x_i.
 
-        Optional: it is asked for where this kernel sees inputs that some other parameter has transformed.
+        Optional: needed where another kernel transforms the inputs of this one by a map with parameters.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Kernel(Parametric, ABC):
 
     @property
     def has_input_vjp(self) -> bool:
-        """Whether `input_vjp` is there, in this kernel and all that it is made of."""
+        """True if this kernel, and every kernel inside it, has an `input_vjp`."""
         own = type(self).input_vjp is not Kernel.input_vjp
         return own and all(child.has_input_vjp for child in self.children().values())
 
@@ -250,7 +250,7 @@ def check_columns(n_inputs: int, n_inputs2: int) -> None:
 
 
 def check_inputs(kernel: Kernel, n_inputs: int, most: int) -> None:
-    """Refuse more inputs than a formula is positive definite for."""
+    """Refuse more inputs than those for which a kernel is positive definite."""
     if n_inputs > most:
         name, limit = type(kernel).__name__, "one input" if most == 1 else f"up to {most} inputs"
         raise InvalidInput(
@@ -260,5 +260,5 @@ def check_inputs(kernel: Kernel, n_inputs: int, most: int) -> None:
 
 
 def transposed(X: Array) -> Array:
-    """Inputs as compiled loops read them, one contiguous row per input: of shape (d, n)."""
+    """Transpose of X for compiled loops, one contiguous row per input: of shape (d, n)."""
     return np.ascontiguousarray(np.asarray(X, dtype=float).T)

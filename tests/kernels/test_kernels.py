@@ -247,7 +247,7 @@ def test_every_kernel_is_tested():
         return {type(k)}.union(*[parts(c) for c in k._child_fields().values()])
 
     public = {v for v in vars(module).values() if isinstance(v, type) and issubclass(v, Kernel) and v is not Kernel}
-    # those whose input is a code: test_kernels_derived, test_coregional
+    # those whose input is a code: test_kernels_derivatives, test_coregional
     public -= {module.WithDerivatives, module.Coregional}
     assert public <= set().union(*[parts(k) for k in KERNELS])
 

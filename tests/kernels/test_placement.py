@@ -17,7 +17,7 @@ import hmcgp
 from hmcgp import Model, sample
 from hmcgp.evidence import MultinomialEP, SoftmaxLaplace
 from hmcgp.likelihoods import MultinomialProbit, Softmax
-from hmcgp.numerics.lapack import dot, total
+from hmcgp.numerics.sums import dot, total
 from tests.helpers.checks import random_symmetric
 from tests.helpers.evidence_contract import PAIRS, soft
 from tests.helpers.kernels import KERNELS
