@@ -36,8 +36,8 @@ from hmcgp.runtime.memory import check_memory
 from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
 from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers.chains.chain import find_start
 from hmcgp.samplers.integrators import State, init
+from hmcgp.samplers.start import find_start
 from hmcgp.samplers.trace import Info, Trace
 
 GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum

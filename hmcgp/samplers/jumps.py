@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import softmax
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, LogDensity
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, LogDensity
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import hmc
 from hmcgp.samplers.adaptation import Tuning
@@ -128,23 +128,25 @@ def with_jump(step: hmc.Step, density: LogDensity, mixture: Mixture) -> Step:
     def both(rng: np.random.Generator, state: State) -> tuple[State, JumpInfo]:
         state, info = step(rng, state)
         position = mixture.draw(rng)
-        there = evaluate(density, position, None)  # too far from here for a warm start
-        gain = there.logdensity - mixture.log_density(position)
+        proposal, evaluation = evaluate(density, position)  # too far away for the carry to help
+        gain = proposal.logdensity - mixture.log_density(position)
         loss = state.logdensity - mixture.log_density(state.position)
-        jumped = there.logdensity > -inf and rng.random() < exp(min(0.0, gain - loss))
+        jumped = proposal.logdensity > -inf and rng.random() < exp(min(0.0, gain - loss))
         if jumped:
-            state = State(position, there.logdensity, there.grad, there.carry)
-        return state, _add_jump(info, state, there.solver_iterations, there.solver_residual, there.failure, jumped)
+            state = proposal
+        return state, _add_jump(info, state, evaluation, jumped=jumped)
 
     return both
 
 
-def _add_jump(info: Info, state: State, iterations: int, residual: float, failure: int, jumped: bool) -> JumpInfo:
+def _add_jump(info: Info, state: State, evaluation: Evaluation, *, jumped: bool) -> JumpInfo:
+    """Return the statistics of a trajectory and of the proposal that followed it."""
+    failure = evaluation.failure
     info = info._replace(
         lp=state.logdensity,
         n_steps=info.n_steps + 1,
-        solver_iterations=info.solver_iterations + iterations,
-        solver_residual=info.solver_residual if failure else max(info.solver_residual, residual),
+        solver_iterations=info.solver_iterations + evaluation.solver_iterations,
+        solver_residual=info.solver_residual if failure else max(info.solver_residual, evaluation.solver_residual),
         not_positive_definite=info.not_positive_definite + (failure == NOT_POSITIVE_DEFINITE),
         not_converged=info.not_converged + (failure == NOT_CONVERGED),
     )

@@ -48,11 +48,11 @@ def build_step(density: LogDensity, metric: Metric, *, scale: float) -> Step:
 
     def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
         position = state.position + scale * apply(factor, rng.standard_normal(len(factor)))
-        evaluation = evaluate(density, position, state.carry)
-        loss = state.logdensity - evaluation.logdensity
+        proposal, evaluation = evaluate(density, position, state.carry)
+        loss = state.logdensity - proposal.logdensity
         acceptance = exp(min(0.0, -loss))
         if rng.random() < acceptance:
-            state = State(position, evaluation.logdensity, evaluation.grad, evaluation.carry)
+            state = proposal
         failure = evaluation.failure
         info = Info(
             lp=state.logdensity,

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hmcgp.samplers import Metropolis, sample
-from hmcgp.samplers.chains.run import largest_block
+from hmcgp.samplers.chains.assembly import largest_block
 from tests.helpers.densities import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
