@@ -1,6 +1,6 @@
 """Strike work with real SIGINTs at random moments, and count the promises that break.
 
-    python tests/interrupts.py --strikes 50 --seed 0
+    python tests/helpers/interrupts.py --strikes 50 --seed 0
 
 Every strike aims at one evaluation of a model (a thread sends the signal a moment after it has begun, so that most land
 in compiled code) or at a moment.  The same seed aims the same strikes.  Prints one line of JSON.

@@ -115,9 +115,9 @@ def test_ctrl_c_in_warmup_is_raised(n_jobs):
 
 
 def strike(*arguments, **environment):
-    """Run tests/interrupts.py in a process of its own; return its report."""
+    """Run tests/helpers/interrupts.py in a process of its own; return its report."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
-    program = str(Path(__file__).with_name("interrupts.py"))
+    program = str(Path(__file__).parents[1] / "helpers" / "interrupts.py")
     command = [sys.executable, program, *map(str, arguments)]
     return json.loads(subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
