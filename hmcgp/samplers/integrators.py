@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hmcgp.errors import HmcgpError
-from hmcgp.numerics.density import Evaluation, LogDensity
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, LogDensity
 from hmcgp.runtime.interrupts import check_interrupt
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.metric import velocity
@@ -70,6 +70,26 @@ def evaluate(density: LogDensity, position: Array, carry: object = None) -> tupl
 def init(density: LogDensity, position: Array, carry: object = None) -> State:
     """Return the state at a position (arguments as of `evaluate`)."""
     return evaluate(density, np.array(position, dtype=float), carry)[0]
+
+
+class Work(NamedTuple):
+    """Statistics of the evaluations of one draw."""
+
+    n_steps: int = 0
+    solver_iterations: int = 0
+    solver_residual: float = 0.0  # the largest
+    not_positive_definite: int = 0  # failures
+    not_converged: int = 0
+
+    def plus(self, evaluation: Evaluation) -> Work:
+        """Return the statistics with one more evaluation."""
+        return Work(
+            self.n_steps + 1,
+            self.solver_iterations + evaluation.solver_iterations,
+            max(self.solver_residual, evaluation.solver_residual),
+            self.not_positive_definite + (evaluation.failure == NOT_POSITIVE_DEFINITE),
+            self.not_converged + (evaluation.failure == NOT_CONVERGED),
+        )
 
 
 def leapfrog(
