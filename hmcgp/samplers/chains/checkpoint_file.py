@@ -57,17 +57,7 @@ def dump(header: Header, records: list[Record]) -> bytes:
     """Return the bytes of a file; rows of the records beyond the snapshots in the header are unused."""
     import h5netcdf
 
-    arrays: list[NDArray[Any]] = []
-    tree = {"header": encode(header, arrays), "arrays": [[a.dtype.str, a.shape] for a in arrays]}
-    variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {
-        "done": (("chain",), np.array([s.done for s in header.snapshots])),
-        "unconstrained": (("chain", "draw", "parameter"), np.stack([r.positions for r in records])),
-        "header": (("header_byte",), _bytes(json.dumps(tree).encode())),
-        "state": (("state_byte",), _bytes(b"".join(a.tobytes() for a in arrays) or b"\0")),
-    }
-    for name in records[0].stats.dtype.names or ():
-        column = np.stack([r.stats[name] for r in records])
-        variables[name] = (("chain", "draw"), column.astype(np.int8) if column.dtype == bool else column)
+    variables = _variables(header, records)
     buffer = io.BytesIO()
     with h5netcdf.File(buffer, "w") as file:
         for dims, values in variables.values():
@@ -82,6 +72,22 @@ def dump(header: Header, records: list[Record]) -> bytes:
         file.attrs["parameters"] = json.dumps(header.settings["parameters"])
     body = buffer.getvalue()
     return body + _seal(body)
+
+
+def _variables(header: Header, records: list[Record]) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
+    """Return dimensions and values of the netCDF variables."""
+    arrays: list[NDArray[Any]] = []
+    tree = {"header": encode(header, arrays), "arrays": [[a.dtype.str, a.shape] for a in arrays]}
+    variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {
+        "done": (("chain",), np.array([s.done for s in header.snapshots])),
+        "unconstrained": (("chain", "draw", "parameter"), np.stack([r.positions for r in records])),
+        "header": (("header_byte",), _bytes(json.dumps(tree).encode())),
+        "state": (("state_byte",), _bytes(b"".join(a.tobytes() for a in arrays) or b"\0")),
+    }
+    for name in records[0].stats.dtype.names or ():
+        column = np.stack([r.stats[name] for r in records])
+        variables[name] = (("chain", "draw"), column.astype(np.int8) if column.dtype == bool else column)
+    return variables
 
 
 def load(path: Path) -> Saved:
