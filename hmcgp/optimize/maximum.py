@@ -1,23 +1,22 @@
 """The maximum of the posterior density (MAP), from several starts, by L-BFGS or by EM-EP.
 
-The density is that of the unconstrained parameters u, Jacobian included: the one that the samplers see.  Its
-maximum is not the maximum of the density of the natural parameters; for log-normal priors it is the one that treats
-log θ as the parameter, as Barber & Williams (1997) do.
+The density is that of the unconstrained parameters u, Jacobian included, from which the samplers draw.  Its maximum is
+not that of the density of the natural parameters θ; for log-normal priors it treats log θ as the parameter, as Barber &
+Williams (1997) do.
 
-EM-EP (Kim & Ghahramani 2006) climbs the same density.  Its E-step evaluates it by EP at the hyperparameters u₀; its
-M-step climbs a surrogate that the density builds there, with the posterior of the latent values held fixed:
+EM-EP (Kim & Ghahramani 2006) maximises the same density.  Its E-step evaluates it by EP at the hyperparameters u₀; its
+M-step maximises a surrogate with the posterior of the latent values held fixed:
 
-    F(u | u₀) = E[log p(latent values, y | u)] + log p(u) + const.,      touching log p(u | y) at u₀ in value and slope
+    F(u | u₀) = E[log p(latent values, y | u)] + log p(u) + const.,      equal to log p(u | y) at u₀ in value and slope
 
-A few L-BFGS iterations raise F and never lower it (a generalised M-step); u₀ moves to where they end.  Fixed points are
-the stationary points of the density.  Were the posterior exact, every step would raise the density too; EP is no bound,
-so here that is the rule, not a law.  Convergence is linear.
+A few L-BFGS iterations raise F and never lower it (a generalised M-step), and u₀ moves to where they end.  Fixed points
+are the stationary points of the density.  With an exact posterior every step would raise the density too; EP gives no
+bound, so here it usually does.  Convergence is linear.
 
-L-BFGS compares values, and the rounding of a log density over a badly conditioned covariance (numbers almost without
-noise) hides the last of the slope: where the curvature is h, values that are wrong by e tell nothing of slopes below
-sqrt(2 h e).  Which of several searches that end at one optimum is the highest then hangs on rounding too.  Gradients
-are not compared but set to zero, so Newton's method finishes the best search, with the Hessian by differences of
-gradients: what is returned is the optimum as far as rounding lets it be known, wherever the search happened to stop.
+L-BFGS compares values, and their rounding limits its accuracy where the covariance is badly conditioned (numbers almost
+without noise): with curvature h and values wrong by e, slopes below sqrt(2 h e) cannot be seen, nor which of several
+searches that reach one optimum is the highest.  Newton's method sets gradients to zero instead and has no such limit,
+so it finishes the best search, with the Hessian by differences of gradients.
 """
 
 from __future__ import annotations
@@ -36,48 +35,50 @@ from hmcgp.runtime.memory import check_memory
 from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
 from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers.chains.chain import find_start
-from hmcgp.samplers.integrators import State, init
+from hmcgp.samplers.integrators import State, Work, init
+from hmcgp.samplers.start import find_start
 from hmcgp.samplers.trace import Info, Trace
 
 GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum
-M_STEP_ITERATIONS = 2  # of L-BFGS: more of them polish a maximum that the next E-step moves
-_HALVINGS = 10  # of a step that leads to where the E-step fails
-_NEWTON_STEPS = 5  # at most, with one Hessian; the first takes the gradient down a thousandfold
-_ROUNDING = 1e-6  # more than rounding changes a log density: a fall that is none
+M_STEP_ITERATIONS = 2  # of L-BFGS; the next E-step moves the maximum, so more would be wasted
+_HALVINGS = 10  # of a step to a position where the E-step fails
+_NEWTON_STEPS = 5  # at most, with one Hessian; the first reduces the gradient a thousandfold
+_ROUNDING = 1e-6  # a smaller decrease of the log density is rounding
 
 
 class MapResult(NamedTuple):
-    """The best optimum found, and how the others compare."""
+    """The highest optimum of several searches."""
 
     position: Array  # (n_dim,), unconstrained
     parameters: Array  # (n_dim,), natural
     logdensity: float  # of u
     names: list[str]
-    evaluations: int  # over all restarts; for EM-EP, of the density and of its surrogates together
-    converged: bool  # whether the gradient vanishes at the best optimum
-    restarts: Array  # (n_restarts,), log density reached from each start
-    carry: object  # warm start for evaluations near the optimum
+    evaluations: int  # of all searches; for EM-EP, of the density and of its surrogates
+    converged: bool  # whether the gradient vanishes at the optimum
+    restarts: Array  # (n_restarts,), log density at the end of each search
+    carry: object  # speeds up evaluations near the optimum
 
 
 class _Optimum(NamedTuple):
+    """The highest position of one search."""
+
     state: State
     evaluations: int
-    stalled: bool = False  # whether the search ended by itself, not at its budget
+    stalled: bool = False  # whether the search ended before its last iteration
 
 
 class _Objective:
-    """-log p(u) and its gradient, for a minimiser; remembers the best state and hands the carry on."""
+    """-log p(u) and its gradient, for a minimiser; keeps the best state, and passes the carry on."""
 
     def __init__(self, density: LogDensity, start: State) -> None:
         self.density, self.best, self.last = density, start, start
         self.evaluations = 1
-        # above anything the descent accepts, and near enough for the line search to interpolate
+        # larger than any value the minimiser accepts, and small enough for the line search to interpolate
         self.penalty = -start.logdensity + max(100.0, abs(start.logdensity))
 
     def __call__(self, u: Array) -> tuple[float, Array]:
         if np.array_equal(u, self.last.position):
-            return -self.last.logdensity, -self.last.grad  # the start is known
+            return -self.last.logdensity, -self.last.grad
         state = init(self.density, u, self.last.carry)
         self.evaluations += 1
         if state.logdensity == -inf:
@@ -98,16 +99,16 @@ def find_map(
     start: Array | None = None,
     maxiter: int | None = None,
 ) -> MapResult:
-    """Find the maximum of the density of the unconstrained parameters, from several starts.
+    """Return the maximum of the density of the unconstrained parameters, from several starts.
 
     Parameters
     ----------
     density : LogDensity
         The log density, with its gradient.
     method : {"lbfgs", "em-ep"}, default="lbfgs"
-        "em-ep" is the algorithm of Kim & Ghahramani (2006), for a `Model` with evidence "ep" or "tap": it ends at the
-        same optima as "lbfgs", after five to twenty-five times as many evaluations.  Its authors' model has the step of
-        `LabelNoise` and a `White` term in the kernel; a step without `White` leaves it with singular matrices.
+        "em-ep" is the algorithm of Kim & Ghahramani (2006), for a `Model` with evidence "ep" or "tap": it reaches the
+        same optima as "lbfgs", with five to twenty-five times as many evaluations.  Their model has the step of
+        `LabelNoise` and a `White` term in the kernel; without `White`, a step makes its matrices singular.
     n_restarts : int
         Number of starts, drawn by `density.initial`, each from its own stream.
     random_state : None, int, SeedSequence, Generator or RandomState
@@ -115,28 +116,28 @@ def find_map(
     n_jobs : int, optional
         Workers, as in `hmcgp.samplers.sample`.
     start : ndarray of shape (n_dim,), optional
-        Unconstrained point that takes the place of the first start.
+        Unconstrained position that replaces the first start.
     maxiter : int, optional
-        Most iterations per start; default: 200 of L-BFGS, or 2000 pairs of E- and M-steps.
+        Largest number of iterations per start; default: 200 of L-BFGS, or 2000 pairs of E- and M-steps.
 
     Returns
     -------
     MapResult
-        The best over all starts.
+        The highest over all starts.
 
     Raises
     ------
     InvalidInput
-        For "em-ep" with another density or evidence, or where it cannot start.
+        For wrong arguments, for "em-ep" without EP or where its first E-step fails.
     """
     method = name_among("method", method, _METHODS)
     if method == "em-ep" and not isinstance(density, ExpectationDensity):
         raise InvalidInput(
-            f"EM-EP needs a density that takes expectations, a Model with evidence 'ep' or 'tap'; got a "
+            f"EM-EP needs a log density with an E-step, a Model with evidence 'ep' or 'tap'; got a "
             f"{type(density).__name__}. Use method='lbfgs'."
         )
-    climb, usual = _METHODS[method]
-    maxiter = usual if maxiter is None else maxiter
+    climb, default = _METHODS[method]
+    maxiter = default if maxiter is None else maxiter
     check_count("maxiter", maxiter, 1)
     if start is not None and np.shape(start) != (density.n_dim,):
         raise InvalidInput(f"'start' must have shape ({density.n_dim},); got {np.shape(start)}.")
@@ -146,7 +147,7 @@ def find_map(
 def climb_from_starts(
     density: LogDensity, *, n_restarts: int, random_state: RandomStateLike = None, n_jobs: int | None = None
 ) -> list[State]:
-    """Climb by L-BFGS from several starts; return where each search ended (arguments as of `find_map`)."""
+    """Return the end of an L-BFGS search from each of several starts (arguments as of `find_map`)."""
     climb, maxiter = _METHODS["lbfgs"]
     return [optimum.state for optimum in _climb_all(density, climb, maxiter, n_restarts, random_state, n_jobs)]
 
@@ -169,15 +170,15 @@ def _climb_all(
     return run_tasks(calls, n_workers)
 
 
-def _climb(density: LogDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
+def _climb_by_lbfgs(density: LogDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
     objective = _Objective(density, find_start(density, rng, start))
     stalled = _descend(objective, maxiter)
     return _Optimum(objective.best, objective.evaluations, stalled)
 
 
 def _descend(objective: _Objective, maxiter: int) -> bool:
-    """Descend; return whether anything but the budget ended it."""
-    # stops on the gradient; ftol only ends what rounding keeps from getting there
+    """Minimise by L-BFGS; return whether it ended before its last iteration."""
+    # stops on the gradient; ftol ends searches whose gradient rounding keeps from vanishing
     result = minimize(
         objective,
         objective.best.position,
@@ -189,16 +190,16 @@ def _descend(objective: _Objective, maxiter: int) -> bool:
 
 
 def hessian(density: LogDensity, state: State, step: float = 1e-2) -> Array:
-    """Second derivatives of the log density, by central differences of its gradient.
+    """Return the second derivatives of the log density, by central differences of its gradient.
 
     Parameters
     ----------
     density : LogDensity
         The log density; it is evaluated 2 n_dim times.
     state : State
-        Where.
+        Where to differentiate.
     step : float, default=1e-2
-        Of every coordinate; small against the width of the prior, large against the rounding of gradients.
+        Change of each coordinate: small compared with the prior, large compared with the rounding of gradients.
 
     Returns
     -------
@@ -215,7 +216,7 @@ def hessian(density: LogDensity, state: State, step: float = 1e-2) -> Array:
 
 
 def _polish(density: LogDensity, optimum: _Optimum) -> _Optimum:
-    """Take the gradient to zero, as far as rounding lets it, by Newton's method; else the optimum as it was."""
+    """Return an optimum refined by Newton's method, or unchanged where that fails."""
     state, evaluations = optimum.state, optimum.evaluations + 2 * density.n_dim
     best, slope = state, np.max(np.abs(state.grad))
     H = hessian(density, state)
@@ -253,7 +254,7 @@ def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: A
             evaluations += 1
             if surrogate is not None:
                 break
-        evaluations += m_step.evaluations - 1  # the first is the E-step's
+        evaluations += m_step.evaluations - 1  # its first evaluation is that of the E-step
         if surrogate is None:
             break
         state = moved
@@ -266,9 +267,9 @@ def _e_step(density: ExpectationDensity, position: Array, carry: object) -> tupl
 
 
 def _candidates(m_step: _Objective, state: State) -> Iterator[Array]:
-    """Where the next E-step may be: at the end of the M-step, or on the way there at points where F has not fallen."""
+    """Yield positions for the next E-step: the end of the M-step, then points on the way there with F not below."""
     if m_step.best is state:
-        return  # rounding hides the slope that is left
+        return  # what is left of the slope is below rounding
     end = m_step.best.position
     yield end
     for k in range(1, _HALVINGS):
@@ -277,10 +278,14 @@ def _candidates(m_step: _Objective, state: State) -> Iterator[Array]:
             yield position
 
 
-_METHODS: dict[str, tuple[Callable[..., _Optimum], int]] = {"lbfgs": (_climb, 200), "em-ep": (_climb_by_em, 2000)}
+_METHODS: dict[str, tuple[Callable[..., _Optimum], int]] = {
+    "lbfgs": (_climb_by_lbfgs, 200),
+    "em-ep": (_climb_by_em, 2000),
+}  # with the default number of iterations
 
 
 def _best(density: LogDensity, optima: list[_Optimum]) -> MapResult:
+    """Return the highest optimum, refined where its search ended before its last iteration."""
     highest = max(optima, key=lambda optimum: optimum.state.logdensity)
     evaluations = sum(optimum.evaluations for optimum in optima) - highest.evaluations
     if highest.stalled:
@@ -299,14 +304,14 @@ def _best(density: LogDensity, optima: list[_Optimum]) -> MapResult:
 
 
 def point_trace(result: MapResult, seconds: float = 0.0) -> Trace:
-    """Dress an optimum up as a trace of one draw, so that whatever takes draws takes it.
+    """Return an optimum as a trace of one draw, for functions of draws.
 
     Parameters
     ----------
     result : MapResult
         The optimum.
     seconds : float, default=0.0
-        How long it took to find.
+        Time of the search.
 
     Returns
     -------
@@ -318,14 +323,10 @@ def point_trace(result: MapResult, seconds: float = 0.0) -> Trace:
         lp=result.logdensity,
         acceptance_rate=1.0,
         step_size=0.0,
-        n_steps=result.evaluations,
         energy=-result.logdensity,
         energy_error=0.0,
         diverging=False,
-        solver_iterations=0,
-        solver_residual=0.0,
-        not_positive_definite=0,
-        not_converged=0,
+        **Work(n_steps=result.evaluations)._asdict(),
     )
     stats = {name: np.array([[value]]) for name, value in info._asdict().items()}
     return Trace(

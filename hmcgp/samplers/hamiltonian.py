@@ -1,4 +1,4 @@
-"""What the Hamiltonian samplers share: the settings of the leapfrog, and how warm-up learns them."""
+"""Base of the Hamiltonian samplers: settings of the leapfrog, and their adaptation in warm-up."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hmcgp.samplers.integrators import State
 from hmcgp.samplers.metric import Metric, as_metric
 from hmcgp.samplers.trace import AnyInfo
 
-DENSE_UP_TO = 30  # dimensions; a dense metric costs nothing there against an evaluation of the density
+DENSE_UP_TO = 30  # dimensions; there a dense metric is cheap compared with an evaluation
 
 
 class Hamiltonian:
-    """Checks and warm-up of a sampler with these settings; None is learnt."""
+    """Base of a Hamiltonian sampler; settings that are None are learnt in warm-up."""
 
     step_size: float | None
     metric: Array | None
@@ -29,26 +29,26 @@ class Hamiltonian:
 
     @property
     def longest_step(self) -> float:
-        """The step beyond which the acceptance rate tells nothing."""
+        """Upper limit of the adapted step size."""
         return inf
 
     def first_metric(self, n_dim: int) -> Metric:
-        """The metric before anything is learnt: what the user gave, or the identity."""
+        """Return the metric of the first step: the user's, or the identity."""
         return as_metric(self.metric, n_dim)
 
     def within_mode(self, state: State) -> State:
-        """What the metric is learnt from; a sampler that goes between modes takes their distances out."""
+        """Return the draw from which the metric is learnt; samplers that jump subtract the position of its mode."""
         return state
 
     def check_settings(self) -> None:
-        """Refuse settings that fit no density."""
+        """Raise InvalidInput for settings that fit no log density."""
         check_positive("step_size", self.step_size)
         check_positive("max_energy_error", self.max_energy_error)
         check_between("target_accept", self.target_accept, 0.0, 1.0)
         check_flag("dense", self.dense, optional=True)
 
     def check(self, n_dim: int, tune: int) -> None:
-        """Refuse settings that do not fit the density or the length of warm-up."""
+        """Raise InvalidInput for settings that do not fit the number of parameters or the length of warm-up."""
         as_metric(self.metric, n_dim)
         if self.step_size is None and tune == 0:
             raise InvalidInput("'step_size' is None, which means learnt in warm-up, but tune=0. Give one of them.")
@@ -68,7 +68,7 @@ class Hamiltonian:
     def adapt(
         self, density: LogDensity, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo
     ) -> Tuning:
-        """Return the settings of the next step, after one draw of warm-up."""
+        """Return the settings of the next step, learnt from one draw of warm-up."""
         return adapt(
             tuning,
             self.within_mode(state),
@@ -80,6 +80,6 @@ class Hamiltonian:
 
 
 def check_positive(name: str, value: float | None) -> None:
-    """Refuse a setting that is given and not positive and finite."""
+    """Raise InvalidInput unless a setting is None, or positive and finite."""
     if value is not None:
         check_between(name, value, 0.0, inf)

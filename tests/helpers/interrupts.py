@@ -30,7 +30,7 @@ import numpy as np
 from hmcgp import GPClassifier, GPRegressor, Model, find_modes
 from hmcgp.runtime import parallel
 from hmcgp.samplers import HMC
-from hmcgp.samplers.chains.chain import Record
+from hmcgp.samplers.chains.record import Record
 
 SETTINGS = {
     "sampler": HMC(n_steps=3),

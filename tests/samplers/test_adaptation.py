@@ -169,7 +169,7 @@ def test_schedule_is_stans_with_a_longer_end_where_it_is_short():
 @pytest.mark.parametrize("tune", [*range(40), *range(55, 90), 149, 150, 151, 500, 501, 777, 3000])
 def test_schedule_is_within_warmup(tune):
     schedule = build_schedule(tune)
-    marks = [schedule.start, *schedule.ends]
+    marks = [schedule.first, *schedule.ends]
     assert marks == sorted(set(marks))
     assert marks[-1] <= tune
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hmcgp.samplers import Metropolis, sample
-from hmcgp.samplers.chains.run import largest_block
+from hmcgp.samplers.chains.assembly import largest_block
 from tests.helpers.densities import Gaussian, correlated_gaussian
 from tests.helpers.processes import child_environment
 
