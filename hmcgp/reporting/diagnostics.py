@@ -126,14 +126,17 @@ def select(names: Sequence[str], wanted: str | Iterable[str] | None, argument: s
     if wanted is None:
         return list(range(len(names)))
     chosen = [wanted] if isinstance(wanted, str) else list(wanted)
-    whole = [name.rpartition("[")[0] if name.endswith("]") else name for name in names]
-    matches = [
-        [j for j, name in enumerate(names) if want in (name, whole[j], whole[j].rpartition(".")[2])] for want in chosen
-    ]
+    matches = [[j for j, name in enumerate(names) if want in _known_as(name)] for want in chosen]
     unknown = [want for want, found in zip(chosen, matches, strict=True) if not found]
     if unknown or not chosen:
         raise InvalidInput(f"{argument!r} must name hyperparameters of the trace; got {unknown}. There are {names}.")
     return list(dict.fromkeys(j for found in matches for j in found))
+
+
+def _known_as(name: str) -> tuple[str, str, str]:
+    """Return a name such as "a.length_scale[FL]" whole, without its input, and without the part of the sum too."""
+    parameter = name.rpartition("[")[0] if name.endswith("]") else name
+    return name, parameter, parameter.rpartition(".")[2]
 
 
 def _describe(x: Array) -> list[float]:

@@ -1,4 +1,4 @@
-"""One run at a time for a file: a lock that a dead process does not hold.
+"""Locks that let one run at a time use a file, and that a dead process does not hold.
 
 The lock (`flock`) is on a file of its own, `.name.lock`, since `runtime.files.replacing` puts new files in the place of
 `name`.  The kernel releases it when the process ends, however that happens; after a kill the lock file stays, and the
@@ -103,7 +103,7 @@ def _lock_now(file: FileIO, path: Path, argument: str) -> None:
 
 
 def _holder(file: FileIO) -> str:
-    """Who wrote a lock file."""
+    """Describe the process that wrote a lock file."""
     pid, _, host = file.read(300).decode(errors="replace").partition(" ")
     if (pid, host) == (str(os.getpid()), socket.gethostname()):
         return f"another run in this process ({pid})"
