@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import cholesky_solve_inplace, symmetric_times
 from hmcgp.runtime.typing import Array
 
-EPS = 2.2e-16
 HALVINGS = 40
 _SAFE_ROOT_W = 1e-4
 

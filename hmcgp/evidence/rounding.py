@@ -14,7 +14,6 @@ from hmcgp.evidence.newton import (
     ALPHA,
     D_ALPHA,
     D_F,
-    EPS,
     LAST_D_ALPHA,
     LAST_D_F,
     LOG_P,
@@ -32,6 +31,7 @@ from hmcgp.evidence.newton import (
 )
 from hmcgp.likelihoods.terms import LOGISTIC, likelihood_terms
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
 

@@ -13,7 +13,6 @@ and elsewhere the solution is found anew, warm from the old one.
 
 from __future__ import annotations
 
-import math
 from typing import Self
 
 import numpy as np
@@ -25,6 +24,7 @@ from hmcgp.evidence.exact.provider import ExactPosterior
 from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model.model import Model
+from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.priors.joint import Theta
 from hmcgp.runtime.interrupts import defer_interrupts
 from hmcgp.runtime.typing import Array
@@ -133,7 +133,7 @@ def _extended_exactly(
     z[:n] = solve_triangular(L, targets[:n], lower=True, check_finite=False)
     z[n:] = solve_triangular(N, y - M.T @ z[:n], lower=True, check_finite=False)
     alpha = solve_triangular(larger, z, lower=True, trans=1, check_finite=False)
-    log_root = float(np.log(np.diag(N)).sum()) + 0.5 * m * math.log(2.0 * math.pi)
+    log_root = float(np.log(np.diag(N)).sum()) + 0.5 * m * LOG_2PI
     log_density = -0.5 * float(np.vdot(z[n:], z[n:])) - columns * log_root
     all_noise = np.concatenate([posterior.noise, noise])
     new = ExactPosterior(targets - (all_noise * alpha.T).T, alpha, all_noise, larger)

@@ -29,6 +29,7 @@ from hmcgp.evidence.laplace.mode_search import find_mode
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.terms import LOGISTIC
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import (
     cholesky_inplace,
     cholesky_solve_inplace,
@@ -39,7 +40,6 @@ from hmcgp.numerics.lapack import (
 )
 from hmcgp.runtime.typing import Array
 
-_EPS = 2.2e-16
 _HALVINGS = 40
 _SMALLEST = 1e-9  # of z: w and q no longer depend on it
 _KEPT = 0.1  # of the distance to the boundary x = 4, by one step
@@ -75,7 +75,7 @@ def nu_of_x(x: float) -> float:
         value = _excess(z)
         change = (value - e) * z / (z * z - value - value * value)  # (z coth z)' = (z² - e - e²)/z
         z = max(z - change, _SMALLEST)
-        if abs(change) <= 4.0 * _EPS * z:
+        if abs(change) <= 4.0 * EPS * z:
             break
     return 2.0 * z
 
@@ -179,7 +179,7 @@ def _rounding(K: Array, a: Array) -> float:
     total = 1.0
     for i in range(a.shape[1]):
         total += a[W, i] * K[i, i]
-    return _EPS * total
+    return EPS * total
 
 
 @compiled
@@ -190,7 +190,7 @@ def _slack(K: Array, a: Array, value: float) -> float:
         size += abs(a[ALPHA, i])
         scale = max(scale, K[i, i])
         sites += a[WEIGHT, i] * a[NU, i]
-    return 1e-13 * abs(value) + 4.0 * (_EPS * (scale * size * size + sites) + _rounding(K, a))
+    return 1e-13 * abs(value) + 4.0 * (EPS * (scale * size * size + sites) + _rounding(K, a))
 
 
 @compiled

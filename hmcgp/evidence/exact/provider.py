@@ -34,6 +34,7 @@ from hmcgp.evidence.exact.repeated_rows import weighted_evidence
 from hmcgp.evidence.iterative import estimate
 from hmcgp.evidence.status import needs_factor, predict_by_factor
 from hmcgp.likelihoods import Gaussian, Likelihood, NoisyNumbers, OutputNoise, VaryingNoise
+from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.typing import Array
 
@@ -80,7 +81,7 @@ class ExactPosterior:
             root = np.linalg.cholesky(part @ part.transpose(0, 2, 1))
             z = np.linalg.solve(root, self.alpha[rows][:, :, None])[:, :, 0]
             log_root = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-            out[chosen] = log_root - 0.5 * ((z * z).sum(axis=1) + size * core.LOG_2PI)
+            out[chosen] = log_root - 0.5 * ((z * z).sum(axis=1) + size * LOG_2PI)
         return out
 
     def _inverse_factor(self) -> Array:

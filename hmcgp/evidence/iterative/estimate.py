@@ -40,10 +40,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
-from hmcgp.evidence.exact.factorisation import LOG_2PI, LOST, columns_gradient_inplace, is_known, rounding_of_fit
+from hmcgp.evidence.exact.factorisation import LOST, columns_gradient_inplace, is_known, rounding_of_fit
 from hmcgp.evidence.iterative.conjugate_gradients import Solved, conjugate_gradients
 from hmcgp.evidence.iterative.lanczos import Probes, Spectrum, gradient
 from hmcgp.evidence.iterative.preconditioner import Preconditioner, precondition
+from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.runtime.typing import Array
 
 

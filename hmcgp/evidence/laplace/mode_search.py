@@ -22,7 +22,6 @@ from hmcgp.evidence.newton import (
     ALPHA,
     D_ALPHA,
     D_F,
-    EPS,
     HALVINGS,
     LAST_D_ALPHA,
     LAST_D_F,
@@ -52,6 +51,7 @@ from hmcgp.evidence.rounding import LOST_NATS, ROUNDED_AWAY, drift_of_f, left_to
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.terms import likelihood_terms
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import (
     cholesky_inplace,
     inverse_from_cholesky_inplace,

@@ -22,7 +22,6 @@ from hmcgp.evidence.newton import (
     ALPHA,
     D_ALPHA,
     D_F,
-    EPS,
     HALVINGS,
     LAST_D_ALPHA,
     LAST_D_F,
@@ -48,6 +47,7 @@ from hmcgp.evidence.newton import (
 from hmcgp.evidence.rounding import LOST_NATS, ROUNDED_AWAY, TINY
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import exp_nonpositive
 from hmcgp.runtime.typing import Array
 
