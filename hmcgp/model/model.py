@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
+from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, SupportsWorkSpace, UpperBound
 from hmcgp.evidence.ep.em_surrogate import ExpectedLogDensity
 from hmcgp.kernels import Kernel, Parameter, SquaredExponential, contract
 from hmcgp.kernels.per_class import PerClass
@@ -208,7 +208,7 @@ class Model:
     def work_space(self) -> WorkSpace:
         """Memory that an evaluation with its gradient takes, at least: n x n arrays."""
         n, n_latents = len(self.X), self.likelihood.count(self.y)
-        matrices: int = self.evidence.matrices(n_latents) if hasattr(self.evidence, "matrices") else 2
+        matrices = self.evidence.matrices(n_latents) if isinstance(self.evidence, SupportsWorkSpace) else 2
         if isinstance(self.kernel, PerClass):
             matrices += 2 * n_latents  # a covariance and a cotangent for each
         what = f"{matrices} matrices of {n:,} x {n:,} numbers"

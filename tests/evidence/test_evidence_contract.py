@@ -11,6 +11,7 @@ from hmcgp.evidence import (
     EP,
     TAP,
     Exact,
+    Iterative,
     Laplace,
     LowerBound,
     MultinomialEP,
@@ -205,10 +206,11 @@ def test_every_public_provider_and_supported_likelihood_is_in_the_suite():
         if isinstance(v, type) and hasattr(v, "supports") and hasattr(v, "__dataclass_fields__")
     }
     # need the inputs of their rows: test_noise.py, test_outputs.py; have a latent value per class: test_softmax.py,
-    # test_multinomial.py
+    # test_multinomial.py; are estimates: test_iterative.py
     elsewhere = {
         (Exact, VaryingNoise),
         (Exact, OutputNoise),
+        *((Iterative, lik) for lik in Iterative.supports),
         (SoftmaxLaplace, Softmax),
         (MultinomialEP, MultinomialProbit),
     }
