@@ -212,7 +212,8 @@ class Provider(ABC):
         NotPositiveDefinite, NotConverged
             The only two errors that come from the numbers; `hmcgp.model` catches them.
         """
-        self._check_arrays(K, y, likelihood)
+        self._check_covariance(K, likelihood)
+        self._check_targets(y, likelihood, K.shape[-1])
         return self._solve(K, y, likelihood, start, gradient)
 
     @abstractmethod
@@ -223,8 +224,8 @@ class Provider(ABC):
         """How many n x n arrays an evaluation holds at least (see `SupportsWorkSpace`)."""
         return 2
 
-    def _check_arrays(self, K: Array, y: Array, likelihood: Likelihood) -> None:
-        """Refuse arrays that compiled code would misread, and beyond whose end it would write."""
+    def _check_covariance(self, K: Array, likelihood: Likelihood) -> None:
+        """Refuse an array that compiled code would misread, and beyond whose end it would write."""
         name = type(self).__name__
         remedy = "take np.ascontiguousarray(K, dtype=float)"
         if not (isinstance(K, np.ndarray) and K.dtype == _FLOAT):
@@ -232,14 +233,18 @@ class Provider(ABC):
             raise InvalidInput(f"'K' of {name} must be an array of float64; got {kind}: {remedy}.")
         if not K.flags.c_contiguous:
             raise InvalidInput(f"'K' of {name} must be C-contiguous, its rows one after the other in memory: {remedy}.")
-        n = K.shape[-1] if K.ndim else 0
-        if K.shape != (n, n) and not (isinstance(likelihood, Classes) and K.ndim == 3 and K.shape[1] == n):
-            wanted = "(n, n) or (C, n, n)" if isinstance(likelihood, Classes) else "(n, n)"
+        most = 3 if isinstance(likelihood, Classes) else 2
+        if not (2 <= K.ndim <= most and K.shape[-1] == K.shape[-2]):
+            wanted = "(n, n) or (C, n, n)" if most == 3 else "(n, n)"
             raise InvalidInput(f"'K' of {name} must have shape {wanted}; got {K.shape}.")
+
+    def _check_targets(self, y: Array, likelihood: Likelihood, n: int) -> None:
         columns = 2 if likelihood.targets == "numbers" else 1
         if not (isinstance(y, np.ndarray) and 1 <= y.ndim <= columns and len(y) == n):
             wanted = f"({n},) or ({n}, k)" if columns == 2 else f"({n},)"
-            raise InvalidInput(f"'y' of {name} must have shape {wanted}, to fit K; got {np.shape(y)}.")
+            raise InvalidInput(f"'y' of {type(self).__name__} must have shape {wanted}, to fit K; got {np.shape(y)}.")
+        if y.dtype != _FLOAT:
+            raise InvalidInput(f"'y' of {type(self).__name__} must be an array of float64; got one of {y.dtype}.")
 
     def _check_tolerance(self, tol: float) -> None:
         if not (isinstance(tol, Real) and 0.0 < tol < 1.0):

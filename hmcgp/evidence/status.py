@@ -10,6 +10,7 @@ from hmcgp.evidence.base import SolverProvider
 from hmcgp.runtime.typing import Array
 
 CONVERGED, NOT_POSITIVE_DEFINITE, NOT_CONVERGED = 0, 1, 2  # how a compiled solver ends
+GOING_ON = -1  # it has not ended yet
 
 
 def raise_for_status(

@@ -121,11 +121,13 @@ class LowerBound(SolverProvider):
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         begin, warm = self.starting_point(start, y, len(y))
-        status, n_factor, residual, log_z, a, L = core.solve_lower(
+        status, n_factor, residual, log_z, state, L = core.solve_lower(
             K, y, likelihood.row_weights(len(y)), begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
-        posterior = LowerBoundPosterior(a[core.F], a[core.ALPHA], a[core.NU], a[core.ROOT_W], None if gradient else L)
+        posterior = LowerBoundPosterior(
+            state[core.MEAN], state[core.ALPHA], state[core.NU], state[core.ROOT_CURVATURE], None if gradient else L
+        )
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)
 
 

@@ -86,7 +86,7 @@ class Laplace(SolverProvider):
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         begin, warm = self.starting_point(start, y, len(y))
-        status, n_factor, residual, log_z, a, L = core.solve(
+        status, n_factor, residual, log_z, state, L = core.solve(
             K,
             y,
             likelihood.row_weights(len(y)),
@@ -99,6 +99,10 @@ class Laplace(SolverProvider):
         )
         raise_for_status(self, status, n_factor, residual, K)
         posterior = LaplacePosterior(
-            a[newton.F], a[newton.ALPHA], a[newton.ROOT_W], None if gradient else L, None if gradient else K
+            state[newton.LATENT],
+            state[newton.ALPHA],
+            state[newton.ROOT_CURVATURE],
+            None if gradient else L,
+            None if gradient else K,
         )
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

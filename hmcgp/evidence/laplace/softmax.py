@@ -39,8 +39,8 @@ from scipy.linalg import solve_triangular
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import softmax_mode_search as core
-from hmcgp.evidence.laplace.softmax_algebra import PI
-from hmcgp.evidence.newton import ALPHA, F
+from hmcgp.evidence.laplace.softmax_algebra import PROBABILITY
+from hmcgp.evidence.newton import ALPHA, LATENT
 from hmcgp.evidence.status import CONVERGED, needs_factor, raise_for_status
 from hmcgp.likelihoods import Likelihood, Softmax
 from hmcgp.runtime.typing import Array
@@ -154,12 +154,12 @@ class SoftmaxLaplace(SolverProvider):
         n_classes, weights = likelihood.count(y), likelihood.row_weights(len(y))
         stack = covariance_stack(K, n_classes)
         begin, warm = self.starting_point(start, y, n_classes * len(y))
-        status, n_factor, residual, log_z, a, A, M, dK = core.solve(
+        status, n_factor, residual, log_z, state, A, M, dK = core.solve(
             stack, y, weights, n_classes, begin, warm, self.tol, self.max_iter, gradient
         )
         if status != CONVERGED:
             raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
-        f, alpha, pi = (a[row].reshape(n_classes, -1) for row in (F, ALPHA, PI))
+        f, alpha, pi = (state[row].reshape(n_classes, -1) for row in (LATENT, ALPHA, PROBABILITY))
         factors = (None, None, None) if gradient else (A, M, stack)
         posterior = SoftmaxPosterior(f, alpha, weights * pi, *factors)
         return Evidence(
