@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
-from hmcgp.evidence import Evidence
+from hmcgp.evidence import Iterative, SupportsLeaveGroupsOut, SupportsLeaveOneOut
 from hmcgp.model import Model
 from hmcgp.posterior.predict import each_posterior, per_group
 from hmcgp.runtime import arviz_compat
@@ -171,8 +171,9 @@ def _log_predictive_of_groups(model: Model, draws: Array, together: NDArray[np.i
     groups = np.split(np.argsort(together, kind="stable"), np.cumsum(np.bincount(together))[:-1])
     out = np.empty((len(draws), len(groups)))
     for s, _, evidence in each_posterior(model, draws):
-        _check_can_leave_out(model, evidence, "log_density_without")
-        out[s] = evidence.posterior.log_density_without(groups)  # type: ignore[attr-defined]
+        if not isinstance(evidence.posterior, SupportsLeaveGroupsOut):
+            raise _refusal(model)
+        out[s] = evidence.posterior.log_density_without(groups)
     return out
 
 
@@ -187,16 +188,22 @@ def _each_cavity(model: Model, draws: Array) -> Iterator[tuple[int, tuple[Array,
     Of shape (n,); with C classes (n, C) and, a covariance, (n, C, C).
     """
     for s, _, evidence in each_posterior(model, draws):
-        _check_can_leave_out(model, evidence, "cavity")
-        yield s, evidence.posterior.cavity()  # type: ignore[attr-defined]
+        if not isinstance(evidence.posterior, SupportsLeaveOneOut):
+            raise _refusal(model)
+        yield s, evidence.posterior.cavity()
 
 
-def _check_can_leave_out(model: Model, evidence: Evidence, method: str) -> None:
-    if not hasattr(evidence.posterior, method):
-        raise InvalidInput(
-            f"{type(model.evidence).__name__} cannot take one row out of its posterior. Fit with another evidence, "
-            "or take model.with_evidence(...)."
+def _refusal(model: Model) -> InvalidInput:
+    """Error that names an evidence whose posterior does let rows go."""
+    name = type(model.evidence).__name__
+    if isinstance(model.evidence, Iterative):
+        return InvalidInput(
+            f"{name} cannot leave rows out, which takes the diagonal of an inverse. Take model.with_evidence('exact') "
+            "for that; draws of the hyperparameters serve both."
         )
+    return InvalidInput(
+        f"{name} cannot take one row out of its posterior. Fit with another evidence, or take model.with_evidence(...)."
+    )
 
 
 def combine(log_p: Array, removed: Array | None = None, *, r_eff: float = 1.0) -> LeaveOneOut:

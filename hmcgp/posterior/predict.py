@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from hmcgp.errors import InvalidInput, NotConverged
-from hmcgp.evidence import Evidence, Posterior
+from hmcgp.evidence import Evidence, Posterior, SupportsJointPrediction
 from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import NoisyNumbers
 from hmcgp.model import Model
@@ -186,8 +186,11 @@ def observed_jointly(model: Model, draws: Array, X: Array) -> Iterator[tuple[Arr
 @defer_interrupts
 def _jointly(model: Model, theta: Array, kernel: Kernel, evidence: Evidence, X: Array) -> tuple[Array, Array]:
     K_cross, K_new = contract.cross_covariance(kernel, model.X, X), contract.covariance(kernel, X)
-    mean, covariance = evidence.posterior.predict_jointly(K_cross, K_new)  # type: ignore[attr-defined]
-    covariance.flat[:: len(X) + 1] += _noisy(model, theta).noise_at(X)
+    noise = _noisy(model, theta).noise_at(X)
+    if not isinstance(evidence.posterior, SupportsJointPrediction):
+        raise InvalidInput(f"{type(model.evidence).__name__} predicts no covariances between new inputs.")
+    mean, covariance = evidence.posterior.predict_jointly(K_cross, K_new)
+    covariance.flat[:: len(X) + 1] += noise
     return mean, covariance
 
 
