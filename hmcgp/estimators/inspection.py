@@ -42,8 +42,8 @@ class PosteriorMixin:
         """The inputs as the user gave them; categories as codes."""
         return self._scaling.undo(self.model_.X)
 
-    def _left_out_together(self) -> NDArray[np.intp] | None:
-        """See `together` of `hmcgp.posterior.leave_one_out.loo`."""
+    def _row_groups(self) -> NDArray[np.intp] | None:
+        """See `row_groups` of `hmcgp.posterior.leave_one_out.loo`."""
         return None
 
     def _kept_draws(self) -> Array:
@@ -106,7 +106,7 @@ class PosteriorMixin:
         if len(draws) > 1:
             ess = self.summary()["ess_bulk"].min() / len(draws)
             r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
-        return leaving_out.loo(self.model_, draws, together=self._left_out_together(), r_eff=r_eff, n_jobs=self.n_jobs)
+        return leaving_out.loo(self.model_, draws, row_groups=self._row_groups(), r_eff=r_eff, n_jobs=self.n_jobs)
 
     def to_arviz(self) -> Any:
         """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).

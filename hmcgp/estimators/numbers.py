@@ -210,7 +210,7 @@ class NumbersMixin(GaussianProcess):
         """Logarithm of the unit of density in which targets are measured: of those that a row of several has."""
         return (~np.isnan(y)) @ np.log(self._unit) if self._layout.names else np.log(self._unit)
 
-    def _left_out_together(self) -> NDArray[np.intp] | None:
+    def _row_groups(self) -> NDArray[np.intp] | None:
         return self._layout.together
 
     def _observed(self) -> NDArray[Any]:

@@ -32,7 +32,7 @@ from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluat
 from hmcgp.priors.joint import HyperPrior, Theta, with_prior
 from hmcgp.runtime.checks import refuse_class
 from hmcgp.runtime.fingerprint import table_identity
-from hmcgp.runtime.interrupts import defer_interrupts
+from hmcgp.runtime.interrupts import defer_interrupts, deferred_interrupts
 from hmcgp.runtime.memory import WorkSpace
 from hmcgp.runtime.typing import Array
 
@@ -294,13 +294,13 @@ class Model:
             grad = np.concatenate([grad, evidence.dlik])
         return evidence, grad[self._free]
 
-    @defer_interrupts
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
         """The bound kernel and the latent posterior at theta, ready to predict."""
-        theta = self.theta_vector(theta)
-        kernel = self.bound_kernel(theta)
-        K = self._covariance(contract.covariance(kernel, self.X))
-        return kernel, self.evidence(K, self.y, self.bound_likelihood(theta), start, gradient=False)
+        with deferred_interrupts():
+            theta = self.theta_vector(theta)
+            kernel = self.bound_kernel(theta)
+            K = self._covariance(contract.checked_covariance(kernel, kernel(self.X), len(self.X)))
+            return kernel, self.evidence(K, self.y, self.bound_likelihood(theta), start, gradient=False)
 
     def _covariance(self, K: Array) -> Array:
         """Refuse a matrix that no provider should see; finite numbers come out of some of them all the same."""
