@@ -193,7 +193,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _keep_best(self) -> None:
         """Note the draw of highest posterior density, and the kernel there."""
         self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
-        self.kernel_ = self.model_.bound_kernel(self._best)
+        self.kernel_ = self.model_.kernel_at(self._best)
 
     def _identity(self, numbers: dict[str, Any]) -> dict[str, Any]:
         """Identity of the table, for a checkpoint: digests of its numbers as given, and its names."""

@@ -190,7 +190,7 @@ class NumbersMixin(GaussianProcess):
             one place.  For the draws that predictions average over; their mean is `.mean(axis=0)`.
         """
         draws = self._kept_draws()
-        B = np.array([self._layout.between(self.model_.bound_kernel(theta)) for theta in draws])
+        B = np.array([self._layout.between(self.model_.kernel_at(theta)) for theta in draws])
         B *= np.multiply.outer(self._unit, self._unit)
         sd = np.sqrt(np.diagonal(B, axis1=1, axis2=2))
         return B / (sd[:, :, None] * sd[:, None, :]) if correlation else B

@@ -110,7 +110,7 @@ class OneOutput:
     # -- back to the user's table ------------------------------------------------------------------------------------
 
     def between(self, kernel: Kernel) -> Array:
-        """B, of shape (k, k), of a bound kernel."""
+        """B, of shape (k, k), of a kernel with values."""
         raise InvalidInput("there is no covariance between outputs to infer: fit with outputs='coregional'.")
 
     @property

@@ -26,14 +26,14 @@ class Additive(Kernel):
     """
 
     kernel: Kernel
-    bound: tuple[Kernel, ...] = field(default=(), init=False, repr=False)  # one per input, once numbers are in place
+    per_column: tuple[Kernel, ...] = field(default=(), init=False, repr=False)  # once they have values
 
     def children(self) -> dict[str, Kernel]:
         """The kernel of each column."""
         return {"": self.kernel}
 
     def _columns(self, X: Array) -> list[tuple[Kernel, Array]]:
-        kernels = self.bound or (self.kernel,) * X.shape[1]
+        kernels = self.per_column or (self.kernel,) * X.shape[1]
         if len(kernels) != X.shape[1]:
             raise InvalidInput(f"'X' must have {len(kernels)} columns, one for each kernel of the sum; got {X.shape}.")
         return [(k, np.ascontiguousarray(X[:, i : i + 1])) for i, k in enumerate(kernels)]
@@ -84,19 +84,19 @@ class Additive(Kernel):
             found.append((sub, p))
         return found
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with the names of columns turned into positions."""
-        return self._with({"kernel": self.kernel.located(inputs[:1])})
+        return self._with({"kernel": self.kernel.with_positions(inputs[:1])})
 
-    def _bind(self, remaining: list[Any]) -> Self:
+    def _take_values(self, remaining: list[Any]) -> Self:
         one = self.kernel.parameters([""])
         vectors = [np.asarray(remaining.pop(0), dtype=float).reshape(-1, p.size) for p in one]
         rows = zip(*vectors, strict=True)
-        bound = tuple(
-            self.kernel.bind([v if p.labels is not None else float(v[0]) for p, v in zip(one, row, strict=True)])
+        per_column = tuple(
+            self.kernel.with_values([v if p.labels is not None else float(v[0]) for p, v in zip(one, row, strict=True)])
             for row in rows
         )
-        return self._with({"bound": bound})
+        return self._with({"per_column": per_column})
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, value_of
 from hmcgp.runtime.typing import Array
 
 
@@ -97,20 +97,20 @@ class Scaled(Kernel):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
-        scale = bound_value(self, "scale")
+        scale = value_of(self, "scale")
         K, pull = self.kernel.vjp(X)
         return scale * K, lambda G: np.append(scale * pull(G), np.vdot(G, K))
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`)."""
-        return np.asarray(bound_value(self, "scale") * self.kernel.input_vjp(X, G))
+        return np.asarray(value_of(self, "scale") * self.kernel.input_vjp(X, G))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        return np.asarray(bound_value(self, "scale") * self.kernel(X, X2))
+        return np.asarray(value_of(self, "scale") * self.kernel(X, X2))
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
-        return np.asarray(bound_value(self, "scale") * self.kernel.diag(X))
+        return np.asarray(value_of(self, "scale") * self.kernel.diag(X))
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class On(Kernel):
     ----------
     kernel : Kernel
     columns : tuple of int or str
-        Positions or names; `located` turns names into positions.
+        Positions or names; `with_positions` turns names into positions.
     """
 
     kernel: Kernel
@@ -142,15 +142,15 @@ class On(Kernel):
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         return [inputs[i] for i in self._positions(inputs)]
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with positions in place of names, once the inputs are known."""
-        return On(self.kernel.located(self._child_inputs(inputs)), tuple(self._positions(inputs)))
+        return On(self.kernel.with_positions(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
     def _cut(self, X: Array) -> Array:
         if any(isinstance(c, str) for c in self.columns):
             raise InvalidInput(
                 f"the kernel acts on the columns {list(self.columns)}, and does not know where they are: use "
-                "kernel.located(names), with the names of all inputs, or give it to Model or an estimator."
+                "kernel.with_positions(names), with the names of all inputs, or give it to Model or an estimator."
             )
         return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
 

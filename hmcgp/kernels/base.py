@@ -1,7 +1,7 @@
 """The algebra of covariance functions.
 
-A kernel is a frozen value.  Its parameters (`hmcgp.parameters`) are facts (numbers) or questions (priors), and kernels
-never look inside a question.  Once every parameter is a number the kernel is *bound*, and
+A kernel is a frozen value.  Its parameters (`hmcgp.parameters`) are numbers or priors, and kernels never look inside a
+prior.  Once every parameter is a number,
 
     K, pullback = kernel.vjp(X)         K_ij = k(x_i, x_j)
     pullback(G)                         Σ_ij G_ij ∂K_ij/∂θ_k for every parameter k, in the order of `parameters`
@@ -35,7 +35,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.parameters import Parameter, parameter
-from hmcgp.parameters.declaration import Parametric, Value, bound_value
+from hmcgp.parameters.declaration import Parametric, Value, value_of
 from hmcgp.runtime.typing import Array
 
 __all__ = [
@@ -43,11 +43,11 @@ __all__ = [
     "Parameter",
     "Pullback",
     "Value",
-    "bound_value",
     "check_columns",
     "check_inputs",
     "parameter",
     "transposed",
+    "value_of",
 ]
 
 Pullback: TypeAlias = Callable[[Array], Array]
@@ -189,13 +189,13 @@ class Kernel(Parametric, ABC):
                     named[i] = p._replace(name=f"{p.name}_{seen[p.name]}")
         return named
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with the names of columns turned into positions among the inputs."""
-        return self._with({name: child.located(inputs) for name, child in self._child_fields().items()})
+        return self._with({name: child.with_positions(inputs) for name, child in self._child_fields().items()})
 
-    def _bind(self, remaining: list[Any]) -> Self:
+    def _take_values(self, remaining: list[Any]) -> Self:
         """Take this kernel's values, its children's first, from the front of the list."""
-        changes: dict[str, Any] = {name: child._bind(remaining) for name, child in self._child_fields().items()}
+        changes: dict[str, Any] = {name: child._take_values(remaining) for name, child in self._child_fields().items()}
         for f in self._own_fields():
             changes[f.name] = remaining.pop(0)
         return self._with(changes)

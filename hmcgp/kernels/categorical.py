@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, check_columns, parameter, transposed
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, transposed, value_of
 from hmcgp.numerics.compiled import compiled
 from hmcgp.runtime.typing import Array
 
@@ -56,7 +56,7 @@ class Categorical(Kernel):
     ard: bool = False
 
     def _covariance(self, Z: Array, Z2: Array) -> Array:
-        weight = np.broadcast_to(np.asarray(bound_value(self, "weight"), dtype=float), len(Z)).copy()
+        weight = np.broadcast_to(np.asarray(value_of(self, "weight"), dtype=float), len(Z)).copy()
         return np.exp(_exponents(Z, Z2, weight))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:

@@ -59,27 +59,27 @@ def check_gradient(
         raise InvalidInput(f"'X' must have shape (n, d) with at least 2 rows; got {X.shape}.")
     inputs = list(input_names) if input_names is not None else [f"x{k}" for k in range(X.shape[1])]
     rng = np.random.default_rng(seed)
-    parameters, kernel = kernel.parameters(inputs), kernel.located(inputs)
+    parameters, kernel = kernel.parameters(inputs), kernel.with_positions(inputs)
     values = [_some_value(p, rng) for p in parameters]
-    bound = kernel.bind(values)
-    _check_matrices(bound, X)
+    valued = kernel.with_values(values)
+    _check_matrices(valued, X)
 
     V = rng.normal(size=(len(X), len(X)))
     G = V + V.T
     theta = np.concatenate([np.atleast_1d(np.asarray(v, dtype=float)) for v in [*values, np.empty(0)]])
     names = [name for p in parameters for name in p.flat_names]
-    grad = np.asarray(bound.vjp(X)[1](G), dtype=float)
+    grad = np.asarray(valued.vjp(X)[1](G), dtype=float)
     if grad.shape != theta.shape:
-        _fail(bound, f"its pullback must give {len(theta)} derivatives, for {names}; it gives the shape {grad.shape}")
-    numeric = _differences(lambda t: _sum(kernel.bind(_split(parameters, t))(X), G), theta)
+        _fail(valued, f"its pullback must give {len(theta)} derivatives, for {names}; it gives the shape {grad.shape}")
+    numeric = _differences(lambda t: _sum(kernel.with_values(_split(parameters, t))(X), G), theta)
     # a number given beforehand need have no derivative; the pullback says so with NaN
     given = np.concatenate([np.full(p.size, not p.is_free) for p in parameters]) if parameters else np.empty(0, bool)
-    _compare(bound, "its pullback", names, np.where(given & np.isnan(grad), numeric, grad), numeric, rtol)
-    if bound.has_input_vjp:
-        dX = bound.input_vjp(X, G).ravel()
-        numeric_X = _differences(lambda x: _sum(bound(x.reshape(X.shape)), G), X.ravel())
+    _compare(valued, "its pullback", names, np.where(given & np.isnan(grad), numeric, grad), numeric, rtol)
+    if valued.has_input_vjp:
+        dX = valued.input_vjp(X, G).ravel()
+        numeric_X = _differences(lambda x: _sum(valued(x.reshape(X.shape)), G), X.ravel())
         entries = [f"X[{i}, {name}]" for i in range(len(X)) for name in inputs]
-        _compare(bound, "its input_vjp", entries, dX, numeric_X, rtol)
+        _compare(valued, "its input_vjp", entries, dX, numeric_X, rtol)
     return GradientCheck(names, theta, grad, numeric)
 
 
@@ -103,7 +103,7 @@ def _check_matrices(kernel: Kernel, X: Array) -> None:
 
 
 def _some_value(p: Parameter, rng: np.random.Generator) -> Array | float:
-    """The fact, or an ordinary value inside the support of a question."""
+    """The fixed value, or an ordinary one inside the support of a free parameter."""
     if not p.is_free:
         return np.asarray(p.value, dtype=float) if p.labels is not None else float(p.value)
     z = rng.uniform(-0.5, 0.5, size=p.size)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.algebra import On, Product, Scaled, Sum
-from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, value_of
 from hmcgp.kernels.transformed import _Wrapped
 from hmcgp.parameters.declaration import REAL
 from hmcgp.runtime.typing import Array
@@ -61,8 +61,8 @@ class Coregional(Kernel):
         return np.tril_indices(self.n_outputs, -1)
 
     def _factor(self) -> Array:
-        L = np.diag(np.broadcast_to(np.asarray(bound_value(self, "scale"), dtype=float), self.n_outputs))
-        L[self._below()] = bound_value(self, "mixing")
+        L = np.diag(np.broadcast_to(np.asarray(value_of(self, "scale"), dtype=float), self.n_outputs))
+        L[self._below()] = value_of(self, "mixing")
         return L
 
     def covariance(self) -> Array:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, bound_value
+from hmcgp.kernels.base import Kernel, Pullback, value_of
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.kernels.stationary import Matern, SquaredExponential, Stationary
 from hmcgp.runtime.typing import Array
@@ -76,13 +76,13 @@ class WithDerivatives(Kernel):
                 f"along an input; got {np.unique(code).tolist()[:10]}."
             )
         along = code.astype(int) - 1  # -1 for a value
-        ell = np.broadcast_to(bound_value(self.kernel, "length_scale"), d)
+        ell = np.broadcast_to(value_of(self.kernel, "length_scale"), d)
         inverse = np.where(along >= 0, 1.0 / ell[along], 0.0)
         return _Rows(self.kernel._scaled(np.ascontiguousarray(X[:, :-1])), along, inverse)
 
     def _profile(self, s: Array) -> list[Array]:
         """F_0 to F_3; where one is infinite at s = 0 it is only needed times 0, and set to 0."""
-        variance = float(bound_value(self.kernel, "variance"))
+        variance = float(value_of(self.kernel, "variance"))
         if not isinstance(self.kernel, Matern):
             E = variance * np.exp(-0.5 * s)
             return [E, -0.5 * E, 0.25 * E, -0.125 * E]
@@ -106,7 +106,7 @@ class WithDerivatives(Kernel):
             _, squares = core.pull_back(G, -2.0 * slope, rows.Z)
             own = -2.0 * np.sum(G * M, axis=1)
             np.add.at(squares, rows.along[rows.along >= 0], own[rows.along >= 0])
-            return self.kernel._assemble(float(np.vdot(G, K)) / bound_value(self.kernel, "variance"), squares)
+            return self.kernel._assemble(float(np.vdot(G, K)) / value_of(self.kernel, "variance"), squares)
 
         return K, pullback
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, check_columns, parameter, transposed
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, transposed, value_of
 from hmcgp.kernels.compiled import gibbs as core
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
@@ -50,15 +50,15 @@ class Gibbs(Kernel):
 
     def _scales(self, X: Array, B: Array) -> Array:
         """r_k at each row of X, of shape (d, n), from the basis functions there."""
-        weight = np.asarray(bound_value(self, "weight"), dtype=float)
+        weight = np.asarray(value_of(self, "weight"), dtype=float)
         m, d = B.shape[1], X.shape[1]
         W = np.broadcast_to(weight if weight.ndim == 0 else weight.reshape(-1, m), (d, m))  # all rows equal unless ard
-        ell = np.reshape(bound_value(self, "length_scale"), (-1, 1))
+        ell = np.reshape(value_of(self, "length_scale"), (-1, 1))
         return np.ascontiguousarray(ell * np.exp(W @ B.T))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
-        variance, length_scale = float(bound_value(self, "variance")), bound_value(self, "length_scale")
+        variance, length_scale = float(value_of(self, "variance")), value_of(self, "length_scale")
         B, XT = basis_values(self.basis, X), transposed(X)
         R = self._scales(X, B)
         K = core.covariance(XT, R, variance)
@@ -75,7 +75,7 @@ class Gibbs(Kernel):
         return K, pullback
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        variance = float(bound_value(self, "variance"))
+        variance = float(value_of(self, "variance"))
         R = self._scales(X, basis_values(self.basis, X))
         if X2 is None:
             return core.covariance(transposed(X), R, variance)
@@ -86,4 +86,4 @@ class Gibbs(Kernel):
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
-        return np.full(len(X), float(bound_value(self, "variance")))
+        return np.full(len(X), float(value_of(self, "variance")))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, parameter
+from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, value_of
 from hmcgp.kernels.compiled import neural as core
 from hmcgp.runtime.typing import Array
 
@@ -44,18 +44,18 @@ class NeuralNetwork(Kernel):
 
     def _gram(self, X: Array, X2: Array | None = None) -> Array:
         """N(x, x') for all pairs of rows."""
-        root = np.sqrt(2.0 * bound_value(self, "weight_variance"))  # on both sides: the product is then symmetric
+        root = np.sqrt(2.0 * value_of(self, "weight_variance"))  # on both sides: the product is then symmetric
         S = X * root
         N = S @ (S if X2 is None else X2 * root).T
-        N += 2.0 * bound_value(self, "bias_variance")
+        N += 2.0 * value_of(self, "bias_variance")
         return np.asarray(N)
 
     def _own(self, X: Array) -> Array:
         """N(x, x) of each row."""
-        return 2.0 * (bound_value(self, "bias_variance") + (X**2 * bound_value(self, "weight_variance")).sum(axis=1))
+        return 2.0 * (value_of(self, "bias_variance") + (X**2 * value_of(self, "weight_variance")).sum(axis=1))
 
     def _scale(self) -> float:
-        return 2.0 / math.pi * float(bound_value(self, "variance"))
+        return 2.0 / math.pi * float(value_of(self, "variance"))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
@@ -74,7 +74,7 @@ class NeuralNetwork(Kernel):
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         S = core.pull_back(G, self._gram(X), self._scale())
-        return np.asarray(4.0 * (S @ X) * bound_value(self, "weight_variance"))
+        return np.asarray(4.0 * (S @ X) * value_of(self, "weight_variance"))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         if X2 is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, bound_value, check_inputs, parameter
+from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, check_inputs, parameter, value_of
 from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
 
@@ -32,11 +32,11 @@ class Constant(Kernel):
         return np.zeros(X.shape)
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        return np.full((len(X), len(X if X2 is None else X2)), float(bound_value(self, "variance")))
+        return np.full((len(X), len(X if X2 is None else X2)), float(value_of(self, "variance")))
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
-        return np.full(len(X), float(bound_value(self, "variance")))
+        return np.full(len(X), float(value_of(self, "variance")))
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,16 @@ class Linear(Kernel):
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`)."""
-        return np.asarray(2.0 * (G @ X) * bound_value(self, "variance"))
+        return np.asarray(2.0 * (G @ X) * value_of(self, "variance"))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        root = np.sqrt(bound_value(self, "variance"))  # on both sides: the product is then symmetric to the last bit
+        root = np.sqrt(value_of(self, "variance"))  # on both sides: the product is then symmetric to the last bit
         S = X * root
         return np.asarray(S @ (S if X2 is None else X2 * root).T)
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
-        return np.asarray((X**2 * bound_value(self, "variance")).sum(axis=1))
+        return np.asarray((X**2 * value_of(self, "variance")).sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class White(Kernel):
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
-        return np.full(len(X), float(bound_value(self, "variance")))
+        return np.full(len(X), float(value_of(self, "variance")))
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,9 @@ class Polynomial(Kernel):
         check_count("degree", self.degree, 1)
 
     def _base(self, X: Array, X2: Array | None = None) -> Array:
-        root = np.sqrt(bound_value(self, "weight"))  # on both sides, as in `Linear`
+        root = np.sqrt(value_of(self, "weight"))  # on both sides, as in `Linear`
         S = X * root
-        return np.asarray(S @ (S if X2 is None else X2 * root).T + bound_value(self, "bias"))
+        return np.asarray(S @ (S if X2 is None else X2 * root).T + value_of(self, "bias"))
 
     def _adjoint(self, B: Array, G: Array) -> Array:
         return G * (self.degree * B ** (self.degree - 1))
@@ -154,14 +154,14 @@ class Polynomial(Kernel):
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`)."""
-        return np.asarray(2.0 * (self._adjoint(self._base(X), G) @ X) * bound_value(self, "weight"))
+        return np.asarray(2.0 * (self._adjoint(self._base(X), G) @ X) * value_of(self, "weight"))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return np.asarray(self._base(X, X2) ** self.degree)
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
-        own = (X**2 * bound_value(self, "weight")).sum(axis=1) + bound_value(self, "bias")
+        own = (X**2 * value_of(self, "weight")).sum(axis=1) + value_of(self, "bias")
         return np.asarray(own**self.degree)
 
 
@@ -199,14 +199,14 @@ class Wiener(Kernel):
         """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         t = self._times(X)
         slopes = np.sign(t)[:, None] - np.sign(t[:, None] - t)  # twice ∂k/∂t, over the variance
-        return np.asarray(bound_value(self, "variance") * np.sum(G * slopes, axis=1, keepdims=True))
+        return np.asarray(value_of(self, "variance") * np.sum(G * slopes, axis=1, keepdims=True))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         t = self._times(X)
         t2 = t if X2 is None else self._times(X2)
         same_side = np.sign(t)[:, None] == np.sign(t2)
-        return np.asarray(bound_value(self, "variance") * same_side * np.minimum.outer(np.abs(t), np.abs(t2)))
+        return np.asarray(value_of(self, "variance") * same_side * np.minimum.outer(np.abs(t), np.abs(t2)))
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
-        return np.asarray(bound_value(self, "variance") * np.abs(self._times(X)))
+        return np.asarray(value_of(self, "variance") * np.abs(self._times(X)))

@@ -57,12 +57,12 @@ class PerClass(Kernel):
             for p in kernel.parameters(inputs)
         ]
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernels with positions in place of names, once the inputs are known."""
-        return self._with({"kernels": tuple(k.located(inputs) for k in self.kernels)})
+        return self._with({"kernels": tuple(k.with_positions(inputs) for k in self.kernels)})
 
-    def _bind(self, remaining: list[Any]) -> Self:
-        return self._with({"kernels": tuple(k._bind(remaining) for k in self.kernels)})
+    def _take_values(self, remaining: list[Any]) -> Self:
+        return self._with({"kernels": tuple(k._take_values(remaining) for k in self.kernels)})
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrices, of shape (C, n, n), and pullback of adjoints of that shape (see `Kernel.vjp`)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Parameter, Pullback, Value, bound_value, check_columns, parameter
+from hmcgp.kernels.base import Parameter, Pullback, Value, check_columns, parameter, value_of
 from hmcgp.kernels.compiled import power as power_core
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.kernels.stationary import Stationary
@@ -44,7 +44,7 @@ class ExponentialPower(Stationary):
         ]
 
     def _numbers(self) -> tuple[float, float]:
-        return float(bound_value(self, "power")), float(bound_value(self, "variance"))
+        return float(value_of(self, "power")), float(value_of(self, "variance"))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
@@ -63,7 +63,7 @@ class ExponentialPower(Stationary):
         power, variance = self._numbers()
         Z = self._scaled(X)
         dZ = power_core.pull_back_inputs(G, power_core.covariance(Z, power, variance), Z, power)
-        return -2.0 * dZ.T / bound_value(self, "length_scale")
+        return -2.0 * dZ.T / value_of(self, "length_scale")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         if X2 is None:
@@ -94,13 +94,13 @@ class Periodic(Stationary):
 
     def _circles(self, X: Array) -> tuple[Array, Array]:
         """Phases, of shape (d, n), and cosines above sines, divided by length scales, of shape (2d, n)."""
-        phases = 2.0 * math.pi * (np.asarray(X, dtype=float) / bound_value(self, "period")).T
-        ell = np.reshape(bound_value(self, "length_scale"), (-1, 1))
+        phases = 2.0 * math.pi * (np.asarray(X, dtype=float) / value_of(self, "period")).T
+        ell = np.reshape(value_of(self, "length_scale"), (-1, 1))
         return phases, np.vstack([np.cos(phases) / ell, np.sin(phases) / ell])
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
-        variance, period = float(bound_value(self, "variance")), bound_value(self, "period")
+        variance, period = float(value_of(self, "variance")), value_of(self, "period")
         phases, Z = self._circles(X)
         K = core.covariance(Z, variance)
         d = len(phases)
@@ -125,11 +125,11 @@ class Periodic(Stationary):
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         _, Z = self._circles(X)
-        K = core.covariance(Z, float(bound_value(self, "variance")))
-        return 2.0 * math.pi * self._pull_phases(G, K, Z).T / bound_value(self, "period")
+        K = core.covariance(Z, float(value_of(self, "variance")))
+        return 2.0 * math.pi * self._pull_phases(G, K, Z).T / value_of(self, "period")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        variance = float(bound_value(self, "variance"))
+        variance = float(value_of(self, "variance"))
         _, Z = self._circles(X)
         if X2 is None:
             return core.covariance(Z, variance)

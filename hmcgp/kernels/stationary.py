@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, bound_value, check_columns, parameter
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, value_of
 from hmcgp.kernels.compiled import radial
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.runtime.typing import Array
@@ -27,7 +27,7 @@ class Stationary(Kernel):
 
     def _scaled(self, X: Array) -> Array:
         """Inputs divided by their length scales, of shape (d, n)."""
-        length_scale = np.atleast_1d(np.asarray(bound_value(self, "length_scale"), dtype=float))
+        length_scale = np.atleast_1d(np.asarray(value_of(self, "length_scale"), dtype=float))
         X = np.ascontiguousarray(X, dtype=float)
         if X.ndim != 2 or len(length_scale) not in {1, X.shape[1]}:  # compiled code does not look
             raise InvalidInput(f"'X' must have shape (n, d), and d = {len(length_scale)} length scales; got {X.shape}.")
@@ -40,7 +40,7 @@ class Stationary(Kernel):
 
     def _assemble(self, dvariance: float, squares: Array, *more: float) -> Array:
         """Derivatives in the order of the parameters, from Σ_ij G_ij ∂K_ij/∂log ℓ_k for every input k."""
-        length_scale = bound_value(self, "length_scale")
+        length_scale = value_of(self, "length_scale")
         if np.ndim(length_scale) == 0:
             return np.array([dvariance, squares.sum() / length_scale, *more])
         grad = np.empty(1 + len(squares) + len(more))
@@ -51,7 +51,7 @@ class Stationary(Kernel):
 
     def diag(self, X: Array) -> Array:
         """Prior variance at each row of X."""
-        return np.full(len(X), float(bound_value(self, "variance")))
+        return np.full(len(X), float(value_of(self, "variance")))
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class SquaredExponential(Stationary):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
-        variance = float(bound_value(self, "variance"))
+        variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
         K = core.covariance(Z, variance)
 
@@ -86,11 +86,11 @@ class SquaredExponential(Stationary):
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         Z = self._scaled(X)
-        K = core.covariance(Z, float(bound_value(self, "variance")))
-        return -2.0 * core.pull_back_inputs(G, K, Z).T / bound_value(self, "length_scale")
+        K = core.covariance(Z, float(value_of(self, "variance")))
+        return -2.0 * core.pull_back_inputs(G, K, Z).T / value_of(self, "length_scale")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        variance = float(bound_value(self, "variance"))
+        variance = float(value_of(self, "variance"))
         if X2 is None:
             return core.covariance(self._scaled(X), variance)
         return core.cross_covariance(*self._scaled_pair(X, X2), variance)
@@ -108,7 +108,7 @@ class Radial(Stationary):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         """Covariance matrix and pullback (see `Kernel.vjp`)."""
-        variance = float(bound_value(self, "variance"))
+        variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
         K, W = radial.covariance(*self._profile(), Z, variance, True)
 
@@ -125,11 +125,11 @@ class Radial(Stationary):
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`); 0 between coincident rows where φ has a cusp."""
         Z = self._scaled(X)
-        _, W = radial.covariance(*self._profile(), Z, float(bound_value(self, "variance")), True)
-        return -2.0 * core.pull_back_inputs(G, W, Z).T / bound_value(self, "length_scale")
+        _, W = radial.covariance(*self._profile(), Z, float(value_of(self, "variance")), True)
+        return -2.0 * core.pull_back_inputs(G, W, Z).T / value_of(self, "length_scale")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        variance = float(bound_value(self, "variance"))
+        variance = float(value_of(self, "variance"))
         if X2 is None:
             return radial.covariance(*self._profile(), self._scaled(X), variance, False)[0]
         return radial.cross_covariance(*self._profile(), *self._scaled_pair(X, X2), variance)
@@ -187,7 +187,7 @@ class RationalQuadratic(Radial):
     shape: Value = parameter("shape")
 
     def _profile(self) -> tuple[int, float]:
-        return radial.RATIONAL, float(bound_value(self, "shape"))
+        return radial.RATIONAL, float(value_of(self, "shape"))
 
     def _pull_shape(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
         return (radial.pull_back_rational(G, K, W),)

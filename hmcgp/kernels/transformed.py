@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, bound_value, parameter
+from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, parameter, value_of
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
 from hmcgp.runtime.typing import Array
@@ -116,9 +116,9 @@ class Warped(_Mapped):
             n_outputs = self._map(np.zeros((1, len(inputs)))).shape[1]
         return inputs if n_outputs == len(inputs) else [f"u{k}" for k in range(n_outputs)]
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with the names of columns turned into positions among what the kernel inside sees."""
-        return self._with({"kernel": self.kernel.located(self._child_inputs(inputs))})
+        return self._with({"kernel": self.kernel.with_positions(self._child_inputs(inputs))})
 
 
 @dataclass(frozen=True)
@@ -143,14 +143,14 @@ class SinhArcsinh(_ParametricMap):
     ard: bool = False
 
     def _inside(self, X: Array) -> Array:
-        return np.asarray(bound_value(self, "tail") * np.arcsinh(X) - bound_value(self, "skew"))
+        return np.asarray(value_of(self, "tail") * np.arcsinh(X) - value_of(self, "skew"))
 
     def _map(self, X: Array) -> Array:
         return np.sinh(self._inside(X))
 
     def _pull(self, X: Array, U: Array, dU: Array) -> tuple[Array, list[Array]]:
         dinside = dU * np.cosh(self._inside(X))
-        dX = dinside * bound_value(self, "tail") / np.sqrt(1.0 + X**2)
+        dX = dinside * value_of(self, "tail") / np.sqrt(1.0 + X**2)
         return dX, [_gathered(self.tail, dinside * np.arcsinh(X)), _gathered(self.skew, -dinside)]
 
 
@@ -175,20 +175,20 @@ class Embedded(_ParametricMap):
     ard: bool = False
 
     def _map(self, X: Array) -> Array:
-        phases = 2.0 * math.pi * X / bound_value(self, "period")
+        phases = 2.0 * math.pi * X / value_of(self, "period")
         return np.stack([np.cos(phases), np.sin(phases)], axis=2).reshape(len(X), -1)
 
     def _pull(self, X: Array, U: Array, dU: Array) -> tuple[Array, list[Array]]:
-        period = bound_value(self, "period")
+        period = value_of(self, "period")
         dphases = dU[:, 1::2] * U[:, ::2] - dU[:, ::2] * U[:, 1::2]
         return 2.0 * math.pi * dphases / period, [_gathered(self.period, -2.0 * math.pi * dphases * X / period**2)]
 
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         return [f"{turn}({name})" for name in inputs for turn in ("cos", "sin")]
 
-    def located(self, inputs: Sequence[str]) -> Kernel:
+    def with_positions(self, inputs: Sequence[str]) -> Kernel:
         """The same kernel with the names of columns turned into positions among the cosines and sines."""
-        return self._with({"kernel": self.kernel.located(self._child_inputs(inputs))})
+        return self._with({"kernel": self.kernel.with_positions(self._child_inputs(inputs))})
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Rescaled(_Wrapped):
     def _amplitudes(self, X: Array) -> Array:
         if self.amplitude is None:
             B = basis_values(self.basis, X)
-            return np.exp(B @ np.broadcast_to(bound_value(self, "weight"), B.shape[1]))
+            return np.exp(B @ np.broadcast_to(value_of(self, "weight"), B.shape[1]))
         a = np.asarray(self.amplitude(X), dtype=float)
         if a.shape != (len(X),):
             raise InvalidInput(

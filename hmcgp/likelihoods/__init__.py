@@ -12,8 +12,8 @@
 A likelihood knows its logarithm with three derivatives (what an evidence provider needs) and, for labels, its average
 over a Gaussian f (what a prediction needs).  Everything is computed in log space: nothing overflows at |f| = 1e3.
 
-A likelihood may have parameters of its own, marked as those of kernels are (`hmcgp.parameters`): a number is a fact, a
-prior is a question, inferred together with the kernel's.
+A likelihood may have parameters of its own, marked as those of kernels are (`hmcgp.parameters`): a number fixes one, and
+under a prior it is inferred together with the kernel's.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class Likelihood(Parametric, ABC):
             raise InvalidInput(f"there are {len(self.weights)} weights for {n} rows.")
         return np.asarray(self.__dict__["_weights"])
 
-    def located(self, X: Array) -> Self:
-        """The same likelihood, told the inputs of the rows that it explains, of which there is one per weight."""
+    def for_rows(self, X: Array) -> Self:
+        """Likelihood of the rows of X: one row per weight."""
         self.row_weights(len(X))
         return self
 

@@ -14,7 +14,7 @@ from hmcgp.likelihoods.base import Derivatives, Likelihood
 from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, STEP
 from hmcgp.numerics import quadrature
 from hmcgp.parameters import parameter
-from hmcgp.parameters.declaration import Value, bound_value
+from hmcgp.parameters.declaration import Value, value_of
 from hmcgp.runtime.checks import name_among
 from hmcgp.runtime.typing import Array
 
@@ -92,7 +92,7 @@ class LabelNoise(Likelihood):
 
     def site(self) -> tuple[int, float]:
         """What compiled code calls the link, and the rate at which labels are flipped behind it."""
-        return _LINKS[self.link], float(bound_value(self, "flip"))
+        return _LINKS[self.link], float(value_of(self, "flip"))
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """Log p(y | f), elementwise; half a step at f = 0 (see `Likelihood.log_prob`)."""

@@ -19,7 +19,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods.base import Derivatives, Likelihood
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters import parameter
-from hmcgp.parameters.declaration import REAL, Value, bound_value
+from hmcgp.parameters.declaration import REAL, Value, value_of
 from hmcgp.runtime.typing import Array
 
 
@@ -100,14 +100,14 @@ class Gaussian(NoisyNumbers):
         super().__post_init__()
         object.__setattr__(self, "known", _checked(self.known))
 
-    def located(self, X: Array) -> Self:
+    def for_rows(self, X: Array) -> Self:
         """The same, after a look at whether there is one known variance per row, and noise where there are weights."""
         _check_rows(self, X)
-        return super().located(X)
+        return super().for_rows(X)
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
-        noise = float(bound_value(self, "noise"))
+        noise = float(value_of(self, "noise"))
         return np.full(n, noise) if self.known is None else noise + np.array(self.known)
 
     def pull_back(self, dnoise: Array) -> Array:
@@ -116,7 +116,7 @@ class Gaussian(NoisyNumbers):
 
     def noise_at(self, X: Array) -> Array:
         """Variance of the noise of a new observation at each row of X, of shape (m,), without what is `known`."""
-        return np.full(len(X), float(bound_value(self, "noise")))
+        return np.full(len(X), float(value_of(self, "noise")))
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ class VaryingNoise(NoisyNumbers):
     def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         return basis_names(self.basis, inputs)
 
-    def located(self, X: Array) -> Self:
+    def for_rows(self, X: Array) -> Self:
         """The same, with the basis functions at the rows of X."""
-        return super().located(X)._with({"_values": basis_values(self.basis, X)})
+        return super().for_rows(X)._with({"_values": basis_values(self.basis, X)})
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
@@ -153,22 +153,22 @@ class VaryingNoise(NoisyNumbers):
         """Derivatives in `noise` and in the weights, of shape (1 + m,)."""
         B = self._rows(len(dnoise))
         slopes = dnoise * self._noise(B)  # with respect to log noise_i
-        weights = B.T @ slopes if np.ndim(bound_value(self, "weight")) else np.atleast_1d(B.sum(axis=1) @ slopes)
-        return np.concatenate([[slopes.sum() / float(bound_value(self, "noise"))], weights])
+        weights = B.T @ slopes if np.ndim(value_of(self, "weight")) else np.atleast_1d(B.sum(axis=1) @ slopes)
+        return np.concatenate([[slopes.sum() / float(value_of(self, "noise"))], weights])
 
     def noise_at(self, X: Array) -> Array:
         """Variance of the noise of a new observation at each row of X, of shape (m,)."""
         return self._noise(basis_values(self.basis, X))
 
     def _noise(self, B: Array) -> Array:
-        weight = bound_value(self, "weight")
+        weight = value_of(self, "weight")
         slopes = B @ weight if np.ndim(weight) else B.sum(axis=1) * weight
-        return float(bound_value(self, "noise")) * np.exp(slopes)
+        return float(value_of(self, "noise")) * np.exp(slopes)
 
     def _rows(self, n: int) -> Array:
         values = self.__dict__.get("_values")
         if values is None or len(values) != n:
-            raise InvalidInput("VaryingNoise has not been told the inputs of these rows: use located(X), or Model.")
+            raise InvalidInput("VaryingNoise has not been told the inputs of these rows: use for_rows(X), or Model.")
         return np.asarray(values)
 
 
@@ -200,10 +200,10 @@ class OutputNoise(NoisyNumbers):
     def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         return self.outputs
 
-    def located(self, X: Array) -> Self:
+    def for_rows(self, X: Array) -> Self:
         """The same, with the number of the output of each row of X."""
         _check_rows(self, X)
-        return super().located(X)._with({"_numbers": self._output_of(X)})
+        return super().for_rows(X)._with({"_numbers": self._output_of(X)})
 
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows, of shape (n,)."""
@@ -213,14 +213,14 @@ class OutputNoise(NoisyNumbers):
     def pull_back(self, dnoise: Array) -> Array:
         """Derivatives in the noise of each output, of shape (k,); their sum, of shape (1,), where they share one."""
         per_output = np.bincount(self._rows(len(dnoise)), weights=dnoise, minlength=len(self.outputs))
-        return np.asarray(per_output if np.ndim(bound_value(self, "noise")) else per_output.sum(keepdims=True))
+        return np.asarray(per_output if np.ndim(value_of(self, "noise")) else per_output.sum(keepdims=True))
 
     def noise_at(self, X: Array) -> Array:
         """Variance of the noise of a new observation at each row of X, of shape (m,), without what is `known`."""
         return self._variances()[self._output_of(X)]
 
     def _variances(self) -> Array:
-        return np.broadcast_to(np.asarray(bound_value(self, "noise"), dtype=float), len(self.outputs))
+        return np.broadcast_to(np.asarray(value_of(self, "noise"), dtype=float), len(self.outputs))
 
     def _output_of(self, X: Array) -> NDArray[np.intp]:
         numbers = X[:, -1].astype(np.intp)
@@ -233,7 +233,7 @@ class OutputNoise(NoisyNumbers):
     def _rows(self, n: int) -> NDArray[np.intp]:
         numbers: NDArray[np.intp] | None = self.__dict__.get("_numbers")
         if numbers is None or len(numbers) != n:
-            raise InvalidInput("OutputNoise has not been told the outputs of these rows: use located(X), or Model.")
+            raise InvalidInput("OutputNoise has not been told the outputs of these rows: use for_rows(X), or Model.")
         return numbers
 
 

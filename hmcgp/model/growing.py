@@ -49,10 +49,10 @@ class GrowingModel(Model):
 
     @defer_interrupts
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
-        """The bound kernel and the latent posterior at theta: the kept one, if there is one."""
+        """The kernel with values and the latent posterior at theta: the kept one, if there is one."""
         vector = self.theta_vector(theta)
         kept = self._kept.get(vector.tobytes())
-        return (self.bound_kernel(vector), kept) if kept is not None else super().posterior(vector, start)
+        return (self.kernel_at(vector), kept) if kept is not None else super().posterior(vector, start)
 
     def with_evidence(self, evidence: str | EvidenceProvider) -> Self:
         """As of `Model`, without the posteriors that the evidence so far has left."""
@@ -95,7 +95,7 @@ class GrowingModel(Model):
         """The evidence of all rows at theta, given that of all but the last."""
         n = len(self.y) - len(y)
         K_cross = contract.cross_covariance(kernel, self.X[:n], X)
-        likelihood, start = self.bound_likelihood(theta), None
+        likelihood, start = self.likelihood_at(theta), None
         unweighted = likelihood.weights is None
         if unweighted and isinstance(old.posterior, ExactPosterior) and isinstance(likelihood, NoisyNumbers):
             noise = likelihood.row_noise(len(self.y))[n:]

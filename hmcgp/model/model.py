@@ -95,10 +95,10 @@ class Model:
                 raise InvalidInput("'likelihood' has weights of its own: give 'weights' once.")
             self.likelihood = self.likelihood.weighted(weights)
         self.X, self.y = _check_data(X, y, self.likelihood)
-        self.likelihood = self.likelihood.located(self.X)
+        self.likelihood = self.likelihood.for_rows(self.X)
         self.input_names = _check_names(input_names, self.X.shape[1])
         kernel = self._check_kernel(SquaredExponential(ard=True) if kernel is None else kernel)
-        self.kernel = kernel.located(self.input_names)
+        self.kernel = kernel.with_positions(self.input_names)
         targets = self.likelihood.targets
         of_kernel = [with_prior(p, targets) for p in kernel.parameters(self.input_names)]
         taken = {p.name for p in of_kernel}
@@ -122,7 +122,7 @@ class Model:
         self._foreign = contract.is_foreign(self.kernel)  # has a class that this package has not tested
         if self._foreign:
             rng = np.random.default_rng(0)
-            contract.check_kernel(lambda: self.bound_kernel(self._prior.sample(rng)), self.X)
+            contract.check_kernel(lambda: self.kernel_at(self._prior.sample(rng)), self.X)
 
     def _check_kernel(self, kernel: Any) -> Kernel:
         if isinstance(kernel, list | tuple):
@@ -171,7 +171,7 @@ class Model:
         """
         other = copy.copy(self)
         other.X, other.y = np.vstack([self.X, X]), np.concatenate([self.y, y])
-        other.likelihood = (likelihood or self.likelihood).located(other.X)
+        other.likelihood = (likelihood or self.likelihood).for_rows(other.X)
         other._identity = None
         return other
 
@@ -252,7 +252,7 @@ class Model:
 
     # -- densities ---------------------------------------------------------------------------------------------------
 
-    def bound_kernel(self, theta: Array) -> Kernel:
+    def kernel_at(self, theta: Array) -> Kernel:
         """The kernel with every parameter a number.
 
         Parameters
@@ -260,11 +260,13 @@ class Model:
         theta : ndarray of shape (n_dim,)
             Free parameters, in the order of `names`.
         """
-        return self.kernel.bind(_values(self._of_kernel, theta))
+        return self.kernel.with_values(_values(self._of_kernel, theta))
 
-    def bound_likelihood(self, theta: Array) -> Likelihood:
-        """The likelihood with every parameter a number (see `bound_kernel`)."""
-        return self.likelihood.bind(_values(self._of_likelihood, theta)) if self._of_likelihood else self.likelihood
+    def likelihood_at(self, theta: Array) -> Likelihood:
+        """The likelihood with every parameter a number (see `kernel_at`)."""
+        return (
+            self.likelihood.with_values(_values(self._of_likelihood, theta)) if self._of_likelihood else self.likelihood
+        )
 
     @defer_interrupts
     def log_evidence(self, theta: Theta, start: Array | None = None) -> tuple[float, Array]:
@@ -285,9 +287,9 @@ class Model:
         return evidence.log_z, grad
 
     def _log_evidence(self, theta: Array, start: Array | None) -> tuple[Evidence, Array]:
-        kernel = self.bound_kernel(theta)
+        kernel = self.kernel_at(theta)
         K, pullback = contract.covariance_and_pullback(kernel, self.X)
-        evidence = self.evidence(self._covariance(K), self.y, self.bound_likelihood(theta), start)
+        evidence = self.evidence(self._covariance(K), self.y, self.likelihood_at(theta), start)
         assert evidence.dK is not None
         grad = contract.derivatives(kernel, pullback(evidence.dK), self._n_kernel)
         if self._of_likelihood:
@@ -295,12 +297,12 @@ class Model:
         return evidence, grad[self._free]
 
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
-        """The bound kernel and the latent posterior at theta, ready to predict."""
+        """The kernel with values and the latent posterior at theta, ready to predict."""
         with deferred_interrupts():
             theta = self.theta_vector(theta)
-            kernel = self.bound_kernel(theta)
+            kernel = self.kernel_at(theta)
             K = self._covariance(contract.checked_covariance(kernel, kernel(self.X), len(self.X)))
-            return kernel, self.evidence(K, self.y, self.bound_likelihood(theta), start, gradient=False)
+            return kernel, self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
 
     def _covariance(self, K: Array) -> Array:
         """Refuse a matrix that no provider should see; finite numbers come out of some of them all the same."""
@@ -378,7 +380,7 @@ class Model:
             return Expectation(evaluation, None)
         surrogate, theta = copy.copy(self), self._prior.constrain(u)
         with np.errstate(all="ignore"):
-            K, likelihood = contract.covariance(self.bound_kernel(theta), self.X), self.bound_likelihood(theta)
+            K, likelihood = contract.covariance(self.kernel_at(theta), self.X), self.likelihood_at(theta)
             try:
                 surrogate.evidence = ExpectedLogDensity.given(K, self.y, likelihood, evidence)
             except NotPositiveDefinite:
@@ -401,7 +403,7 @@ class Model:
 
 
 def _values(parameters: list[tuple[Parameter, slice | None]], theta: Array) -> list[Array | float]:
-    """What to bind: the fixed value of each parameter, or its part of theta."""
+    """Values for `with_values`: the fixed value of each parameter, or its part of theta."""
     values: list[Array | float] = []
     for p, place in parameters:
         if place is None:

@@ -1,13 +1,13 @@
-"""Parameters of kernels and likelihoods: a number is a fact, a prior is a question.
+"""Parameters of kernels and likelihoods: a number fixes one, a prior infers it.
 
 A class with parameters is a frozen dataclass that derives from `Parametric` and marks them:
 
     variance: Value = parameter("variance")                      positive
     flip: Value = parameter("flip", support=(0.0, 0.5))          strictly between 0 and ½
 
-The value of each is a fact (a number, or one number per input) or a question (anything else, in practice a prior; None
-asks for the default prior of its role); nothing here looks inside a question.  Once `bind` has put a number in place of
-every parameter, the object is *bound*, and can be evaluated.
+The value of each is fixed (a number, or one number per input) or free (anything else, in practice a prior; None stands
+for the default prior of its role); nothing here looks inside a prior.  An object can be evaluated once `with_values`
+has put a number in place of every parameter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REAL = (-math.inf, math.inf)
 class Parameter(NamedTuple):
     """One parameter of a kernel or a likelihood, scalar or per input."""
 
-    name: str  # "length_scale", or "left.length_scale" where two must be told apart
+    name: str  # "variance", or "linear.variance" where two must be told apart
     size: int
     labels: tuple[str, ...] | None  # names of the components of a vector: of the inputs, if it has one for each
     value: Value
@@ -44,7 +44,7 @@ class Parameter(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """True for a question, False for a fact."""
+        """True if inferred, False if fixed."""
         return not is_number(self.value)
 
     @property
@@ -54,7 +54,7 @@ class Parameter(NamedTuple):
 
 
 def is_number(value: Value) -> bool:
-    """True for a number or, one per input, a tuple (an array once bound) of them."""
+    """True for a number or, one per input, a tuple (an array from `with_values`) of them."""
     if isinstance(value, tuple | np.ndarray):
         return True
     return isinstance(value, Real) and not isinstance(value, bool)
@@ -88,15 +88,15 @@ def parameter(
     support : tuple of float, default=(0, inf)
         The open interval that its values, and the support of its prior, lie in.
     allowed : tuple of float, default=()
-        Further values that a fact may have, such as an end of the interval.
+        Further values that may be given, such as an end of the interval.
     """
-    facts = {"role": role, "per_input": per_input, "per_basis": per_basis, "support": support, "allowed": allowed}
-    return field(default=None, metadata=facts)
+    metadata = {"role": role, "per_input": per_input, "per_basis": per_basis, "support": support, "allowed": allowed}
+    return field(default=None, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class Parametric:
-    """A frozen value with parameters, each a fact or a question."""
+    """A frozen value with parameters, each fixed or free."""
 
     def __post_init__(self) -> None:
         for f in self._own_fields():
@@ -170,7 +170,7 @@ class Parametric:
         """Names of the basis functions of parameters with `per_basis`: of the inputs, unless a class says otherwise."""
         return tuple(inputs)
 
-    def bind(self, values: Sequence[Array | float]) -> Self:
+    def with_values(self, values: Sequence[Array | float]) -> Self:
         """The same object with every parameter a number.
 
         Parameters
@@ -180,14 +180,14 @@ class Parametric:
             evaluation of the density.
         """
         remaining = list(values)
-        bound = self._bind(remaining)
+        valued = self._take_values(remaining)
         if remaining:
             raise InvalidInput(
                 f"'values' holds {len(values)} values, {len(remaining)} more than {type(self).__name__} has parameters."
             )
-        return bound
+        return valued
 
-    def _bind(self, remaining: list[Any]) -> Self:
+    def _take_values(self, remaining: list[Any]) -> Self:
         """Take this object's values from the front of the list."""
         return self._with({f.name: remaining.pop(0) for f in self._own_fields()})
 
@@ -203,13 +203,13 @@ def _parameter_fields(owner: type[Any]) -> tuple[Any, ...]:
     return tuple(f for f in fields(owner) if "role" in f.metadata)
 
 
-def bound_value(owner: Parametric, name: str) -> Any:
+def value_of(owner: Parametric, name: str) -> Any:
     """The number behind a parameter, or an error that says how to get one."""
     value = getattr(owner, name)
     if not is_number(value):
-        question = "left to its default prior" if value is None else repr(value)
+        described = "left to its default prior" if value is None else repr(value)
         raise InvalidInput(
-            f"'{name}' of {type(owner).__name__} is {question}, not a number: it can only be evaluated once every "
-            "parameter has a value. Use bind(values), or Model."
+            f"'{name}' of {type(owner).__name__} is {described}, not a number: it can only be evaluated once every "
+            "parameter has a value. Use with_values(values), or Model."
         )
     return np.asarray(value) if isinstance(value, tuple) else value

@@ -50,7 +50,7 @@ def flip_probability(model: Model, draws: Array, *, n_jobs: int | None = None) -
         )
     total = np.zeros(len(model.y))
     for theta, mean, variance in zip(draws, *cavities(model, draws, n_jobs=n_jobs), strict=True):
-        likelihood = model.bound_likelihood(theta)
+        likelihood = model.likelihood_at(theta)
         assert isinstance(likelihood, LabelNoise)
         total += likelihood.flipped(model.y, mean, variance)
     return total / len(draws)

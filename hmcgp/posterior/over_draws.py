@@ -39,7 +39,7 @@ class SolvedDraw:
     @property
     def likelihood(self) -> Likelihood:
         """The likelihood with every parameter a number."""
-        return self.model.bound_likelihood(self.theta)
+        return self.model.likelihood_at(self.theta)
 
 
 class Statistic(ABC):

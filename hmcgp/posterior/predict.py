@@ -175,7 +175,7 @@ def observed_jointly(model: Model, draws: Array, X: Array) -> Iterator[tuple[Arr
     """Yield mean, of shape (m,) or (m, k), and covariance (m, m) of new observations, noise included, for each draw."""
     for theta in draws:
         kernel, evidence = model.posterior(theta)
-        yield _predict_jointly(model, kernel, evidence, model.bound_likelihood(theta), X)
+        yield _predict_jointly(model, kernel, evidence, model.likelihood_at(theta), X)
 
 
 # -- statistics ------------------------------------------------------------------------------------------------------

@@ -189,9 +189,9 @@ def _warm(model: Model, u: Any, cold: Any, rng: np.random.Generator, tolerance: 
 def _without_gradient(model: Model, u: Any, value: float, tolerance: float) -> str:
     theta = model.constrain(u)
     with np.errstate(all="ignore"):
-        K, _ = model.bound_kernel(theta).vjp(model.X)
+        K, _ = model.kernel_at(theta).vjp(model.X)
         try:
-            evidence = model.evidence(K, model.y, model.bound_likelihood(theta), None, gradient=False)
+            evidence = model.evidence(K, model.y, model.likelihood_at(theta), None, gradient=False)
         except Exception as error:
             return f"without a gradient {type(error).__name__}: {error}"
         other = evidence.log_z + model.log_prior(u)[0]

@@ -72,9 +72,9 @@ class Replicate(NamedTuple):
 
 def draw_targets(study: Study, model: Model, theta: Array, rng: np.random.Generator) -> Array:
     """Targets from the model with hyperparameters theta, of shape (n,)."""
-    eigenvalues, V = np.linalg.eigh(model.bound_kernel(theta)(model.X))
+    eigenvalues, V = np.linalg.eigh(model.kernel_at(theta)(model.X))
     f = V @ (np.sqrt(np.maximum(eigenvalues, 0.0)) * rng.normal(size=study.n))
-    likelihood = model.bound_likelihood(theta)
+    likelihood = model.likelihood_at(theta)
     if isinstance(likelihood, Gaussian):
         return f + np.sqrt(study.noise_factor * likelihood.noise) * rng.normal(size=study.n)
     return np.where(rng.logistic(size=study.n) < f, 1.0, -1.0)  # true with probability 1/(1 + exp(-f))

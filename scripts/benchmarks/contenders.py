@@ -121,7 +121,7 @@ def check_pymc(X: Any, y: Any, starts: Any) -> dict[str, float]:
 
     def ours(x: Any) -> float:
         u, z = x[: 1 + d], x[1 + d :]
-        K = model.bound_kernel(model.constrain(u))(model.X)
+        K = model.kernel_at(model.constrain(u))(model.X)
         f = np.linalg.cholesky(K + peers.JITTER * np.exp(u[0]) * np.eye(n)) @ z
         return float(model.log_prior(u)[0] + model.likelihood.log_prob(model.y, f).sum() - 0.5 * z @ z)
 

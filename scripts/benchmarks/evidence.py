@@ -112,7 +112,7 @@ def evidence(n: int) -> dict[str, Any]:
     log_theta = theirs.kernel_.theta
     n_cold = model._log_evidence(theta, None)[0].n_iter
     n_warm = model._log_evidence(theta, start)[0].n_iter
-    floor, time_lapack = lapack_floor(np.eye(n) + 0.25 * model.bound_kernel(theta)(X))
+    floor, time_lapack = lapack_floor(np.eye(n) + 0.25 * model.kernel_at(theta)(X))
     best = in_turns(
         {
             "cold": lambda: model.log_evidence(theta),

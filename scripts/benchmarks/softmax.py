@@ -73,7 +73,7 @@ def evaluation() -> dict[str, Any]:
         for kind, begin in (("cold", None), ("warm", start)):
             calls[f"{name}_{kind}"] = lambda m=model, s=begin: m.log_evidence(theta, s)
             found[f"{name}_{kind}_iterations"] = model._log_evidence(theta, begin)[0].n_iter
-    parts, calls["parts"] = time_calls(models["binary"].bound_kernel(theta)(X))
+    parts, calls["parts"] = time_calls(models["binary"].kernel_at(theta)(X))
     best = in_turns(calls, 8.0, 20, time.thread_time)
     del best["parts"]
     ratios = {f"{kind}_over_binary": best[f"softmax_{kind}"] / best[f"binary_{kind}"] for kind in ("cold", "warm")}

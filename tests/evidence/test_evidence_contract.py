@@ -129,7 +129,7 @@ def test_derivatives_in_the_parameters_of_the_likelihood(provider, likelihood):
     values = np.array([p.value for p in likelihood.parameters(["a", "b"])])
 
     def log_z(x):
-        ev = provider(K, y, likelihood.bind(x.tolist()))
+        ev = provider(K, y, likelihood.with_values(x.tolist()))
         return ev.log_z, ev.dlik
 
     assert log_z(values)[1].shape == values.shape

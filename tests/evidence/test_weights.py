@@ -54,7 +54,7 @@ def given(likelihood, X, weights=None, rows=None):
     rows = np.arange(len(X)) if rows is None else rows
     if isinstance(likelihood, Gaussian) and likelihood.known is not None:
         likelihood = replace(likelihood, known=np.array(likelihood.known)[rows])
-    return likelihood.weighted(weights).located(X[rows])
+    return likelihood.weighted(weights).for_rows(X[rows])
 
 
 @every_pair
@@ -116,7 +116,7 @@ def test_derivatives_with_weights_that_are_no_whole_numbers(provider, likelihood
     free = weighted.parameters(["x0", "x1"])
 
     def log_z(theta):
-        found = provider(K, y, weighted.bind(list(theta)))
+        found = provider(K, y, weighted.with_values(list(theta)))
         return found.log_z, found.dlik
 
     if free:

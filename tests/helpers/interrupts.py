@@ -51,7 +51,7 @@ class Striker:
         self._lock = threading.Lock()
         self._timer = None
         self.struck = self.kept_then = False
-        self._watch(Model, "bound_kernel", self._evaluated)
+        self._watch(Model, "kernel_at", self._evaluated)
         self._watch(Record, "add", self._added)
 
     @staticmethod

@@ -40,7 +40,7 @@ X = np.random.default_rng(3).normal(size=(9, 3)) * [1.0, 2.0, 0.5]
 X[3:5, 2], X[6:8, 0] = X[0, 2], X[1, 0]  # some categories in common
 X2 = np.random.default_rng(4).normal(size=(5, 3))
 
-BOUND = [
+WITH_VALUES = [
     SquaredExponential(2.0, 1.5),
     SquaredExponential(0.3, [0.5, 1.0, 30.0]),
     Constant(0.7),
@@ -104,10 +104,10 @@ def rebuilt(kernel, theta):
         part = theta[start : start + p.size]
         values.append(part if p.labels is not None else float(part[0]))
         start += p.size
-    return kernel.bind(values)
+    return kernel.with_values(values)
 
 
-@pytest.mark.parametrize("kernel", BOUND, ids=describe)
+@pytest.mark.parametrize("kernel", WITH_VALUES, ids=describe)
 def test_vjp_matches_central_differences(kernel):
     G = random_symmetric(np.random.default_rng(0), len(X))
 
@@ -118,7 +118,7 @@ def test_vjp_matches_central_differences(kernel):
     check_gradient(fun, np.concatenate([np.atleast_1d(v) for v in values_of(kernel)]).astype(float))
 
 
-@pytest.mark.parametrize("kernel", [k for k in BOUND if k.has_input_vjp], ids=describe)
+@pytest.mark.parametrize("kernel", [k for k in WITH_VALUES if k.has_input_vjp], ids=describe)
 def test_input_vjp_matches_central_differences(kernel):
     G = random_symmetric(np.random.default_rng(0), len(X))
 
@@ -128,7 +128,7 @@ def test_input_vjp_matches_central_differences(kernel):
     check_gradient(fun, X.ravel())
 
 
-@pytest.mark.parametrize("kernel", BOUND, ids=describe)
+@pytest.mark.parametrize("kernel", WITH_VALUES, ids=describe)
 def test_matrix_cross_and_diagonal_agree(kernel):
     K, _ = kernel.vjp(X)
     np.testing.assert_allclose(K, kernel(X), rtol=1e-14)
@@ -138,16 +138,16 @@ def test_matrix_cross_and_diagonal_agree(kernel):
     np.testing.assert_allclose(kernel(X, X2), together[: len(X), len(X) :], rtol=1e-13, atol=1e-15)
 
 
-@pytest.mark.parametrize("kernel", BOUND, ids=describe)
+@pytest.mark.parametrize("kernel", WITH_VALUES, ids=describe)
 def test_positive_semidefinite(kernel):
     X = np.random.default_rng(8).normal(size=(40, 3))
     lowest = np.linalg.eigvalsh(kernel(X))[0]
     assert lowest >= -1e-12 * np.max(kernel.diag(X)) * len(X)
 
 
-@pytest.mark.parametrize("kernel", BOUND, ids=describe)
+@pytest.mark.parametrize("kernel", WITH_VALUES, ids=describe)
 def test_binding_its_own_values_changes_nothing(kernel):
-    np.testing.assert_array_equal(kernel.bind(values_of(kernel))(X), kernel(X))
+    np.testing.assert_array_equal(kernel.with_values(values_of(kernel))(X), kernel(X))
 
 
 def test_against_scikit_learn():
@@ -178,7 +178,7 @@ def test_close_points_do_not_cancel():
 
 
 def test_on_reads_only_its_columns():
-    kernel = SquaredExponential(1.0, 1.0).on(["CL", "FL"]).located(NAMES)
+    kernel = SquaredExponential(1.0, 1.0).on(["CL", "FL"]).with_positions(NAMES)
     np.testing.assert_array_equal(kernel(X), SquaredExponential(1.0, 1.0)(np.ascontiguousarray(X[:, [2, 0]])))
 
 
@@ -239,7 +239,7 @@ def test_columns_that_are_neither_positions_nor_names(columns):
         (lambda: [1.0, 2.0] * SquaredExponential(), "takes one number"),
         (lambda: SquaredExponential(1.0, [1.0, 2.0])(X), "2 length scales"),
         (lambda: SquaredExponential(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
-        (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "located"),
+        (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "with_positions"),
         (lambda: Matern(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
     ],
 )
@@ -284,7 +284,7 @@ def test_kernels_are_values():
 
 
 def test_every_kernel_is_tested():
-    """A new kernel must appear in BOUND."""
+    """A new kernel must appear in WITH_VALUES."""
     import hmcgp.kernels as module
 
     def parts(k):
@@ -293,7 +293,7 @@ def test_every_kernel_is_tested():
     public = {v for v in vars(module).values() if isinstance(v, type) and issubclass(v, Kernel) and v is not Kernel}
     # those whose input is a code: test_kernels_derived, test_coregional
     public -= {module.WithDerivatives, module.Coregional}
-    assert public <= set().union(*[parts(k) for k in BOUND])
+    assert public <= set().union(*[parts(k) for k in WITH_VALUES])
 
 
 def test_one_fixed_number_for_all_inputs_is_one_parameter():

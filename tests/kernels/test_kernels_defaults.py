@@ -54,7 +54,7 @@ def prior_draws(kernel, d, n=80, n_draws=200):
     model = Model(standardised(rng, n, d), np.tile([-1.0, 1.0], n // 2), kernel=kernel)
     for i in range(n_draws):
         X = standardised(rng, n, d)
-        K = model.bound_kernel(model.constrain(model.initial(rng)))(X)
+        K = model.kernel_at(model.constrain(model.initial(rng)))(X)
         values, vectors = np.linalg.eigh(K)
         p = expit(vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.normal(size=n)))
         nearest = (np.sum((X[:, None] - X) ** 2, axis=-1) + 1e9 * np.eye(n)).argmin(axis=1)

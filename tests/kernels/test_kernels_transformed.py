@@ -87,7 +87,7 @@ def test_a_map_cannot_be_inferred_through_a_kernel_without_input_derivatives():
         Model(X, Y, kernel=Embedded(inside))
     with pytest.raises(InvalidInput, match="tail, skew of SinhArcsinh cannot be inferred"):
         Model(X, Y, kernel=SinhArcsinh(Categorical()))
-    fixed = Model(X, Y, kernel=Embedded(inside, 2.0))  # a fact needs no derivative
+    fixed = Model(X, Y, kernel=Embedded(inside, 2.0))  # a fixed period needs no derivative
     check_gradient(fixed.logdensity_and_grad, np.array([0.2, 0.1]), rtol=1e-5)
 
 
@@ -123,7 +123,7 @@ def test_refusals(make, message):
 
 
 def test_additive_is_a_sum_over_columns():
-    kernel = Additive(Matern()).bind([np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.7, 0.9])])
+    kernel = Additive(Matern()).with_values([np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.7, 0.9])])
     parts = [Matern(1.0, 0.5).on(0), Matern(2.0, 0.7).on(1), Matern(3.0, 0.9).on(2)]
     np.testing.assert_allclose(kernel(X, X2), sum(parts)(X, X2), rtol=1e-13)
     np.testing.assert_allclose(kernel.diag(X), 6.0, rtol=1e-14)
@@ -142,9 +142,9 @@ def test_additive_has_its_parameters_once_per_input():
 
 
 def test_additive_checks_the_number_of_columns():
-    bound = Additive(Linear()).bind([np.array([1.0, 2.0])])
+    kernel = Additive(Linear()).with_values([np.array([1.0, 2.0])])
     with pytest.raises(InvalidInput, match="must have 2 columns"):
-        bound(X)
+        kernel(X)
 
 
 def test_locally_linear_with_constant_slopes_is_linear():
@@ -161,12 +161,12 @@ def test_locally_linear_with_constant_slopes_is_linear():
     "kernel",
     [
         Additive(SquaredExponential()),
-        Additive(Matern()).bind([np.array([1.0, 2.0]), np.array([0.5, 0.7])]),
+        Additive(Matern()).with_values([np.array([1.0, 2.0]), np.array([0.5, 0.7])]),
         SinhArcsinh(Linear(), [1.0, 2.0]),
         Warped(Linear(), np.log1p),
         Rescaled(Linear(), np.sum),
     ],
-    ids=["additive", "bound", "sinh-arcsinh", "warped", "rescaled"],
+    ids=["additive", "with-values", "sinh-arcsinh", "warped", "rescaled"],
 )
 def test_they_are_values(kernel):
     assert kernel == copy.deepcopy(kernel) == pickle.loads(pickle.dumps(kernel))

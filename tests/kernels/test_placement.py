@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numba.core.registry import CPUDispatcher
 from test_evidence_contract import PAIRS, soft
-from test_kernels import BOUND
+from test_kernels import WITH_VALUES
 
 import hmcgp
 from hmcgp import Model, sample
@@ -62,7 +62,7 @@ def test_nothing_is_compiled_with_leave_to_reorder_sums():
     assert [name for name, function in compiled.items() if function.targetoptions.get("fastmath")] == []
 
 
-@pytest.mark.parametrize("kernel", BOUND, ids=[f"{i}-{type(k).__name__}" for i, k in enumerate(BOUND)])
+@pytest.mark.parametrize("kernel", WITH_VALUES, ids=[f"{i}-{type(k).__name__}" for i, k in enumerate(WITH_VALUES)])
 def test_kernels_do_not_depend_on_placement(kernel):
     scattered = Scattered(0)
     for n in SIZES:

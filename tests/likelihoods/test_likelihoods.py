@@ -130,7 +130,7 @@ def test_average_of_label_noise(link):
 
 
 def test_settings_of_label_noise():
-    assert LabelNoise(0.0).flip == 0.0  # a fact may be an end of the interval; a prior may not put weight on it
+    assert LabelNoise(0.0).flip == 0.0  # a fixed value may be an end of the interval; a prior may not put weight on it
     for bad in (-0.1, 0.5, 0.7, np.nan):
         with pytest.raises(InvalidInput, match="'flip' of LabelNoise must be strictly between"):
             LabelNoise(bad)

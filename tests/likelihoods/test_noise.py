@@ -33,9 +33,9 @@ def test_evidence_is_the_normal_density():
     weight = np.array([0.3, -0.4, 1.0])
     noise = 0.2 * np.exp(BUMPS(X) @ weight)
     expected = multivariate_normal(np.zeros(60), K + np.diag(noise)).logpdf(Y)
-    bound = VaryingNoise(0.2, weight, BUMPS).located(X)
-    np.testing.assert_allclose(Exact()(K, Y, bound).log_z, expected, rtol=1e-10)
-    np.testing.assert_allclose(bound.noise_at(X), noise, rtol=1e-12)
+    likelihood = VaryingNoise(0.2, weight, BUMPS).for_rows(X)
+    np.testing.assert_allclose(Exact()(K, Y, likelihood).log_z, expected, rtol=1e-10)
+    np.testing.assert_allclose(likelihood.noise_at(X), noise, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -168,10 +168,10 @@ def test_parameters_of_a_likelihood_are_sampled_with_those_of_the_kernel(likelih
     assert model.names == ["variance", *names]
     u = np.array([0.3, -0.8, 0.5])[: model.n_dim]
     check_gradient(model.logdensity_and_grad, u)
-    bound = model.bound_likelihood(model.constrain(u))
-    assert 0.0 < bound.flip < 0.5
+    likelihood = model.likelihood_at(model.constrain(u))
+    assert 0.0 < likelihood.flip < 0.5
     log_z, _ = model.log_evidence(model.constrain(u))
-    assert log_z == pytest.approx(-15.0 * bound.variance * np.exp(0.3) + 30.0 * np.log(bound.flip), rel=1e-12)
+    assert log_z == pytest.approx(-15.0 * likelihood.variance * np.exp(0.3) + 30.0 * np.log(likelihood.flip), rel=1e-12)
 
 
 def test_a_prior_beyond_the_support_of_a_likelihood_is_refused():

@@ -35,7 +35,7 @@ def test_evidence_of_columns_is_the_sum_of_normal_densities(likelihood):
 
 
 @pytest.mark.parametrize("provider", SOLVERS, ids=["cholesky", "iterative"])
-@pytest.mark.parametrize("likelihood", [Gaussian(0.2), VaryingNoise(0.2, 0.3).located(X)], ids=["one", "varying"])
+@pytest.mark.parametrize("likelihood", [Gaussian(0.2), VaryingNoise(0.2, 0.3).for_rows(X)], ids=["one", "varying"])
 def test_columns_are_the_sum_of_single_outputs(provider, likelihood):
     together, alone = provider(K, Y, likelihood), [provider(K, y.copy(), likelihood) for y in Y.T]
     np.testing.assert_allclose(together.log_z, sum(one.log_z for one in alone), rtol=1e-9)
@@ -125,21 +125,21 @@ def test_columns_of_a_singular_matrix_are_refused():
 
 
 def test_noise_of_outputs():
-    noise = OutputNoise(NAMES, [0.1, 0.2, 0.3]).located(STACKED)
+    noise = OutputNoise(NAMES, [0.1, 0.2, 0.3]).for_rows(STACKED)
     np.testing.assert_array_equal(noise.row_noise(36), np.tile([0.1, 0.2, 0.3], 12))
     np.testing.assert_array_equal(noise.noise_at(STACKED[[4, 0]]), [0.2, 0.1])
     np.testing.assert_allclose(noise.pull_back(np.arange(36.0)), [3.0 * 66 + 12 * a for a in range(3)])
-    same = OutputNoise(NAMES, 0.1).located(STACKED)
+    same = OutputNoise(NAMES, 0.1).for_rows(STACKED)
     np.testing.assert_allclose(same.pull_back(np.arange(36.0)), [630.0])
     assert OutputNoise(list(NAMES), 0.1) == OutputNoise(NAMES, 0.1)
     assert hash(OutputNoise(NAMES, [0.1, 0.2, 0.3])) == hash(OutputNoise(NAMES, (0.1, 0.2, 0.3)))
     for bad in (STACKED + 0.5, STACKED + 1.0, STACKED - 1.0):
         with pytest.raises(InvalidInput, match="number of the output, 0 to 2"):
-            OutputNoise(NAMES, 0.1).located(bad)
-    with pytest.raises(InvalidInput, match=r"use located\(X\)"):
+            OutputNoise(NAMES, 0.1).for_rows(bad)
+    with pytest.raises(InvalidInput, match=r"use for_rows\(X\)"):
         noise.row_noise(5)
     with pytest.raises(InvalidInput, match="2 known variances of the noise for 36 rows"):
-        OutputNoise(NAMES, known=[1.0, 2.0]).located(STACKED)
+        OutputNoise(NAMES, known=[1.0, 2.0]).for_rows(STACKED)
     with pytest.raises(InvalidInput, match=r"a value of -1.0 in row 1"):
         OutputNoise(NAMES, known=[1.0, -1.0])
 

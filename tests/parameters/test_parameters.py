@@ -1,4 +1,4 @@
-"""Facts, questions and supports, for anything that has parameters; and the prior of all of them together."""
+"""Fixed and free parameters and their supports; and the prior of all of them together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from hmcgp.errors import InvalidInput
 from hmcgp.parameters import Parameter, parameter
-from hmcgp.parameters.declaration import Parametric, Value, bound_value
+from hmcgp.parameters.declaration import Parametric, Value, value_of
 from hmcgp.priors import Beta, Gamma, LogNormal, Normal
 from hmcgp.priors.joint import HyperPrior, with_prior
 from tests.helpers.checks import check_gradient
@@ -43,12 +43,12 @@ def test_facts_outside_the_support_are_refused(values, message):
 
 
 def test_binding_answers_every_question():
-    bound = Noisy(LogNormal(0.0, 1.0)).bind([2.0, 0.1])
-    assert (bound_value(bound, "noise"), bound_value(bound, "flip")) == (2.0, 0.1)
+    valued = Noisy(LogNormal(0.0, 1.0)).with_values([2.0, 0.1])
+    assert (value_of(valued, "noise"), value_of(valued, "flip")) == (2.0, 0.1)
     with pytest.raises(InvalidInput, match="left to its default prior, not a number"):
-        bound_value(Noisy(), "flip")
+        value_of(Noisy(), "flip")
     with pytest.raises(InvalidInput, match="3 values, 1 more than Noisy has parameters"):
-        Noisy().bind([1.0, 0.2, 3.0])
+        Noisy().with_values([1.0, 0.2, 3.0])
 
 
 FLIP = Parameter("flip", 1, None, Beta(1.0, 4.0, 0.5), "flip", 1, (0.0, 0.5))

@@ -40,7 +40,7 @@ def test_bounds_of_each_draw(draws, evidence):
     assert lower.shape == upper.shape == (60,)
     assert (lower < upper).all()
     for s in (0, 3, 24, 25, 59):
-        K = model.bound_kernel(draws[s])(model.X)
+        K = model.kernel_at(draws[s])(model.X)
         np.testing.assert_allclose(lower[s], LowerBound()(K, Y, Logistic()).log_z, rtol=1e-11)
         np.testing.assert_allclose(upper[s], UpperBound()(K, Y, Logistic()).log_z, rtol=1e-11)
 

@@ -87,7 +87,7 @@ def test_draws_are_averaged_with_their_own_rate():
     model = Model(X, y, kernel=SquaredExponential(), likelihood="label_noise", evidence="ep")
     draws = np.array([[4.0, 1.0, 0.05], [9.0, 1.5, 0.2]])
     each = [
-        LabelNoise(flip).flipped(y, *EP()(model.bound_kernel(d)(X), y, LabelNoise(flip)).posterior.cavity())
+        LabelNoise(flip).flipped(y, *EP()(model.kernel_at(d)(X), y, LabelNoise(flip)).posterior.cavity())
         for d, flip in zip(draws, (0.05, 0.2), strict=True)
     ]
     np.testing.assert_allclose(flip_probability(model, draws), np.mean(each, axis=0), rtol=1e-7)

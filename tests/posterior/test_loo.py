@@ -40,7 +40,7 @@ def refitted(likelihood, evidence, theta):
     for i in range(N):
         others = model_of(likelihood, evidence, np.arange(N) != i)
         mean, variance = predict.latent_moments(others, theta[None], X[[i]])
-        out[i] = others.bound_likelihood(theta).log_average(y[[i]], mean[0], variance[0])[0]
+        out[i] = others.likelihood_at(theta).log_average(y[[i]], mean[0], variance[0])[0]
     return out
 
 

@@ -213,17 +213,17 @@ def test_an_interrupted_append_takes_no_row(X, monkeypatch, outputs):
     """Up to the last evaluation, and with the layout of several outputs."""
     Y = X if outputs == "coregional" else X[:, 0]
     gp = GPRegressor(**SHORT, progressbar=False, outputs=outputs).fit(X, Y)
-    before, original, seen = dict(gp.__dict__), Model.bound_kernel, []
+    before, original, seen = dict(gp.__dict__), Model.kernel_at, []
 
     def struck_at(k):
-        def bound_kernel(self, theta):
+        def kernel_at(self, theta):
             seen.append(theta)
             if len(seen) == k:
                 ctrl_c()
             return original(self, theta)
 
         seen.clear()
-        monkeypatch.setattr(Model, "bound_kernel", bound_kernel)
+        monkeypatch.setattr(Model, "kernel_at", kernel_at)
 
     for k in range(1, len(gp.trace_.flat) + 1):
         struck_at(k)
