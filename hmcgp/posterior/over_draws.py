@@ -96,7 +96,7 @@ def solve_group(statistic: Statistic, model: Model, draws: Array) -> Array:
     """
     out = np.full(statistic.shape(model, len(draws)), statistic.fill)
     solved: tuple[Array, Array] | None = None  # the last solved draw, and where to start from there
-    n_before, failed = 0, []
+    failed: list[int] = []
     for s, theta in enumerate(draws):
         try:
             kernel, evidence = model.posterior(theta, None if solved is None else solved[1])
@@ -104,9 +104,8 @@ def solve_group(statistic: Statistic, model: Model, draws: Array) -> Array:
             failed.append(s)
             continue
         solved = theta, evidence.posterior.start
-        statistic.update(out, SolvedDraw(model, theta, s, n_before, kernel, evidence))
-        n_before += 1
-    for n_before, s in enumerate(failed, n_before):
+        statistic.update(out, SolvedDraw(model, theta, s, s - len(failed), kernel, evidence))
+    for n_before, s in enumerate(failed, len(draws) - len(failed)):
         statistic.update(out, SolvedDraw(model, draws[s], s, n_before, *_by_continuation(model, draws[s], solved)))
     return out
 

@@ -108,7 +108,7 @@ def test_blocks_and_groups_change_nothing(name, estimator, call, rows, request, 
 
 def test_averages_are_those_of_the_draws(regressor):
     mean, variance = predict.observed_moments(*regressor._new_inputs(X_NEW[:50]))
-    mean, variance = regressor._in_units(mean), regressor._unit**2 * variance
+    mean, variance = regressor._targets.in_units(mean), regressor._targets.unit**2 * variance
     centre, sd = regressor.predict(X_NEW[:50], return_std=True)
     np.testing.assert_allclose(centre, mean.mean(axis=0), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(sd**2, variance.mean(axis=0) + mean.var(axis=0), rtol=1e-12)
