@@ -1,4 +1,4 @@
-"""The same model under several evidence providers, side by side."""
+"""Comparison of evidence providers on one model and one table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EvidenceComparison:
-    """What each provider makes of the same data.
+    """Fits of one model under several evidence providers.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ from hmcgp.runtime.typing import Array
 
 
 class NumbersMixin(GaussianProcess):
-    """What a fitted `GPRegressor` says about new rows and about its own."""
+    """Predictions and leave-one-out of a fitted `GPRegressor`."""
 
     _targets: NumberTargets
 
@@ -50,7 +50,7 @@ class NumbersMixin(GaussianProcess):
         -------
         mean : ndarray of shape (m,) or (m, k)
         sd or covariance : ndarray of shape (m,) or (m, m); (m, k) or (m, m, k)
-            Only where asked for.
+            Only if requested.
 
         Notes
         -----

@@ -136,17 +136,9 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         -------
         self
 
-        Warns
+        Notes
         -----
-        sklearn.exceptions.ConvergenceWarning
-            When the chains do not agree, or hold too few effective draws, or diverged.
-        ApproximationWarning
-            For constant inputs, failures of the solver, and after Ctrl-C.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            After Ctrl-C before there are draws to keep.  The estimator is as it was before the call.
+        Warns and raises as `GPClassifier.fit`.
         """
         return self._fit(X, y, sample_weight, noise_variance)
 

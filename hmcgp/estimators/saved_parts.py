@@ -1,7 +1,6 @@
-"""The parts of a saved estimator, and what must hold between them.
+"""The parts of a saved estimator, and checks that they fit together.
 
-A file may be damaged or crafted, and compiled code trusts the shapes that it is given: nothing is taken for good
-because a file says so.
+A file may be damaged or crafted, and compiled code trusts the shapes that it is given: everything is checked.
 """
 
 from __future__ import annotations
@@ -71,6 +70,13 @@ def check_fitted(estimator: Any, fitted: Mapping[str, Any], model: Model) -> Non
     unknown = set(fitted) - set(COMMON | OWN[estimator.targets])
     if unknown and type(estimator).__module__.startswith("hmcgp."):  # a subclass may have more
         raise Refused(f"has attributes that are not part of a fitted estimator: {', '.join(sorted(unknown))}")
+    _check_inputs(fitted, model)
+    check_trace(fitted["trace_"], model)
+    _check_appended(model, fitted["trace_"], fitted["_log_weight"])
+    (_check_labels if estimator.targets == "labels" else _check_numbers)(fitted["_targets"], model)
+
+
+def _check_inputs(fitted: Mapping[str, Any], model: Model) -> None:
     d, names = fitted["n_features_in_"], fitted["feature_names_in_"]
     inputs: Inputs = fitted["_inputs"]
     coregional = isinstance(getattr(fitted["_targets"], "layout", None), CoregionalOutputs)
@@ -84,9 +90,6 @@ def check_fitted(estimator: Any, fitted: Mapping[str, Any], model: Model) -> Non
     _check_scaling(inputs.scaling, d)
     for levels in inputs.columns.categories.values():
         _demand(levels.ndim == 1 and levels.dtype.kind == "U" and _increasing(levels), "categories that are not sorted")
-    check_trace(fitted["trace_"], model)
-    _check_appended(model, fitted["trace_"], fitted["_log_weight"])
-    (_check_labels if estimator.targets == "labels" else _check_numbers)(fitted["_targets"], model)
 
 
 def _increasing(values: NDArray[Any]) -> bool:
@@ -153,6 +156,8 @@ def _check_appended(model: Model, trace: Trace, log_weight: Array | None) -> Non
 
 def _check_posterior(posterior: Any, model: Model) -> None:
     """Refuse arrays of other shapes than the solver's, which compiled code would read beyond."""
+    if not is_dataclass(posterior):  # of a provider of the user's own
+        return
     likelihood, y, n = model.likelihood, model.y, len(model.y)
     C = likelihood.count(y) if isinstance(likelihood, Classes) else 1
     f = (C, n) if isinstance(likelihood, Classes) else y.shape
@@ -164,8 +169,6 @@ def _check_posterior(posterior: Any, model: Model) -> None:
         "B_inverse": [(C, n, n)],
         "sites": [(2 * n * (C - 1),)],
     }
-    if not is_dataclass(posterior):  # of a provider of the user's own
-        return
     for field in fields(posterior):
         part = getattr(posterior, field.name)
         if field.name == "scaled":

@@ -117,16 +117,16 @@ def _class(name: Any, expected: type[T], trusted: Sequence[Any]) -> type[T]:
 
 
 def _requests(estimator: Any) -> dict[str, dict[str, Any]]:
-    """What `set_fit_request` and its like have asked scikit-learn's metadata routing for, by method."""
+    """Requests to scikit-learn's metadata routing, as made by `set_fit_request`, by method."""
     told = vars(estimator).get("_metadata_request")
     methods = {} if told is None else vars(told)
-    return {method: dict(asked.requests) for method, asked in methods.items() if getattr(asked, "requests", None)}
+    return {method: dict(own.requests) for method, own in methods.items() if getattr(own, "requests", None)}
 
 
 def _restore_requests(estimator: Any, requests: Mapping[str, Mapping[str, Any]]) -> None:
     with sklearn.config_context(enable_metadata_routing=True):
-        for method, asked in requests.items():
-            getattr(estimator, f"set_{method}_request")(**asked)
+        for method, own in requests.items():
+            getattr(estimator, f"set_{method}_request")(**own)
 
 
 def _fitted(estimator: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:

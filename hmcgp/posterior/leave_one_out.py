@@ -66,7 +66,7 @@ class LeaveOneOut:
         return float(-np.mean(self.pointwise))
 
     def in_units(self, log_unit: float | Array) -> LeaveOneOut:
-        """The same for targets in other units, whose log density is lower by log_unit, one for all or one per row."""
+        """Convert to other units of the targets, in which log densities are lower by log_unit (one, or one per row)."""
         pointwise = self.pointwise - log_unit
         return replace(self, elpd=float(pointwise.sum()), pointwise=pointwise)
 
@@ -98,8 +98,8 @@ def loo(
     draws : ndarray of shape (S, p)
         Natural hyperparameters, drawn given all rows.
     row_groups : ndarray of shape (n,), optional
-        Numbers 0, 1, … of the groups in which rows are left out, where one row of the user's is several of the model's.
-        Default: each by itself.
+        Group of each row, 0, 1, …: rows of a group are left out at once, as those that one row of the user's table
+        becomes.  Default: each by itself.
     r_eff : float, default=1.0
         Effective draws per draw, at most 1: decides how many weights count as the tail.
     n_jobs : int, optional

@@ -33,7 +33,7 @@ from hmcgp.posterior.over_draws import SolvedDraw, Statistic, slices, summarise
 from hmcgp.runtime.interrupts import defer_interrupts
 from hmcgp.runtime.typing import Array
 
-JOINT_ROWS = 64  # rows whose covariances are computed together, for the few that are wanted
+JOINT_ROWS = 64  # rows whose covariances are computed at once, although those within groups suffice
 BLOCK_BYTES = 32 * 2**20  # of work space for a block of new inputs, for each worker
 
 
@@ -151,7 +151,7 @@ def log_density(model: Model, draws: Array, X: Array, y: Array, *, n_jobs: int |
     model, draws, X, n_jobs
         As of `latent_moments`.
     y : ndarray of shape (m,) or (m, C)
-        Columns of targets are independent given the hyperparameters, and the density is that of all together.
+        Columns of targets are independent given the hyperparameters, and the density is the joint one.
     """
     return summarise(_LogDensity(X, y), model, draws, n_jobs=n_jobs) - np.log(len(draws))
 
