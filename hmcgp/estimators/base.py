@@ -1,37 +1,33 @@
-"""What estimators share: from a checked table to draws, and what is kept of them."""
+"""Base of the estimators: from a training table to draws of the hyperparameters."""
 
 from __future__ import annotations
 
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from hmcgp.errors import ApproximationWarning, InterruptedWarning, InvalidInput, warn_user
-from hmcgp.estimators.columns import Columns
+from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
 from hmcgp.estimators.inspection import PosteriorMixin
 from hmcgp.estimators.saving import load_estimator, save_estimator
-from hmcgp.estimators.scaling import Scaling
-from hmcgp.estimators.settings import check_settings, sampler_setting, validated
-from hmcgp.estimators.table_warnings import warn_about_constants, warn_about_hyperparameters, warn_about_scales
-from hmcgp.estimators.weights import joined, rows_that_count
+from hmcgp.estimators.settings import check_settings, validated
+from hmcgp.estimators.table import Inputs, Targets, TrainingTable
+from hmcgp.estimators.weights import drop_zero_weight_rows
 from hmcgp.evidence import EvidenceProvider
-from hmcgp.kernels import Categorical, Constant, Kernel, SquaredExponential
+from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import GrowingModel, Model
 from hmcgp.model.growing import effective_share
 from hmcgp.optimize import find_map, find_modes
 from hmcgp.optimize.maximum import point_trace
 from hmcgp.reporting import diagnostics
-from hmcgp.runtime.fingerprint import table_identity
 from hmcgp.runtime.interrupts import check_interrupt, deferred_interrupts, take_interrupt
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
@@ -41,25 +37,17 @@ from hmcgp.samplers.chains.checkpoint import checkpoint_path
 REFIT_BELOW = 0.5  # effective share of the draws after `append`
 
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def all_or_nothing(method: Method) -> Method:
-    """Decorate a method to leave its estimator as it was when it fails or is interrupted."""
-
-    @wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with deferred_interrupts():
-            before = dict(self.__dict__)
-            try:
-                result = method(self, *args, **kwargs)
-                check_interrupt()
-                return result
-            except BaseException:
-                self.__dict__ = before
-                raise
-
-    return cast(Method, call)
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Leave the estimator as it was if the block fails or is interrupted."""
+    with deferred_interrupts():
+        before = dict(vars(estimator))
+        try:
+            yield
+            check_interrupt()
+        except BaseException:
+            estimator.__dict__ = before
+            raise
 
 
 class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
@@ -102,10 +90,6 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
 
     # -- fitting -----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _check_table(self, X: Any, y: Any, weights: Array | None) -> tuple[Array, Array, Array | None]:
-        """Validated inputs, the targets as the model takes them, and the weights of the rows."""
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Sample the hyperparameters given a table and its targets.
 
@@ -145,70 +129,41 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._fit(X, y, sample_weight)
 
-    @all_or_nothing  # no new model beside old draws
-    def _fit(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
-        check_settings(self)
-        self._fit_table(*rows_that_count(X, y, sample_weight, about_rows))
-        if take_interrupt():
-            warn_user(
-                "the fit was interrupted when it was all but done: it was finished, and is whole.", InterruptedWarning
-            )
+    @abstractmethod
+    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> TrainingTable:
+        """Validated rows of a fit."""
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, noise_variance: Any = None) -> Self:
+        with all_or_nothing(self):  # no new model beside old draws
+            sampler = check_settings(self)
+            table = self._training_table(X, y, noise_variance, sample_weight)
+            self._keep_table(table.inputs, table.targets)
+            self.model_ = table.model(self.evidence)
+            if not self.standardize:
+                table.warn_about_scales(self.model_)
+            self.trace_ = self._sample(sampler, None if self.checkpoint is None else table.identity())
+            if self.trace_.sampler != "map":
+                diagnostics.warn(self.trace_, standardized=bool(self.standardize))
+            self._keep_best()
+            if take_interrupt():
+                warn_user(
+                    "the fit was interrupted when it was all but done: it was finished, and is whole.",
+                    InterruptedWarning,
+                )
         return self
 
-    def _fit_table(self, X: Any, y: Any, sample_weight: Array | None, about_rows: dict[str, Any]) -> Self:
-        self._columns = Columns.learn(X)
-        X, targets, weights = self._check_table(self._columns.encode(X), y, sample_weight)
-        weights = joined((weights, len(X)))
-        if isinstance(self.likelihood, Likelihood) and self.likelihood.weights is not None:
-            raise InvalidInput("give weights to fit, as 'sample_weight', not to the likelihood.")
-        categories = self._columns.mask(self._input_names())
-        likelihood = self._likelihood_of_rows(X, targets, **about_rows)
-        self._scaling = Scaling.learn(X, standardize=self.standardize, keep=categories, weights=weights)
-        warn_about_constants(self._input_names(), self._scaling.constant)
-        self._warn_about_copies(X, targets)
-        identity = None
-        if self.checkpoint is not None:
-            given = {"X": X, "y": self._targets_as_given(y, targets), "weights": weights, **about_rows}
-            identity = self._identity(given)
-        weights = None if weights is None else self._of_rows_of_model(weights, targets)
-        rows, targets, kernel, input_names = self._parts_of_model(
-            self._scaling.apply(X), targets, self._kernel_of_targets(categories)
-        )
-        self.model_ = Model(
-            rows,
-            targets,
-            kernel=kernel,
-            likelihood=likelihood,
-            evidence=self.evidence,
-            input_names=input_names,
-            weights=weights,
-        )
-        of_kernel = self.model_.kernel.parameters(self.model_.input_names)
-        if not self.standardize:
-            warn_about_scales(X, self._input_names(), of_kernel)
-        warn_about_hyperparameters(self.model_.n_dim, len(X), self.model_.kernel, of_kernel)
-        self.trace_ = self._sample(identity)
-        if self.trace_.sampler != "map":
-            diagnostics.warn(self.trace_, standardized=bool(self.standardize))
-        self._keep_best()
-        return self
+    def _keep_table(self, inputs: Inputs, targets: Targets) -> None:
+        """Keep what new rows and predictions need of the training table."""
+        self.__dict__.pop("output_names_", None)  # of an earlier fit
+        self._inputs, self._targets = inputs, targets
+        self.__dict__.update(targets.attributes())
 
     def _keep_best(self) -> None:
         """Note the draw of highest posterior density, and the kernel there."""
         self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
         self.kernel_ = self.model_.kernel_at(self._best)
 
-    def _identity(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """Identity of the table, for a checkpoint: digests of its numbers as given, and its names."""
-        categories = {name: known.tolist() for name, known in self._columns.categories.items()}
-        return table_identity(numbers, {"list of columns": self._input_names(), "list of categories": categories})
-
-    def _targets_as_given(self, y: Any, targets: Array) -> Array:
-        """Targets in the units of the user."""
-        return targets
-
-    def _sample(self, identity: dict[str, Any] | None) -> Trace:
-        sampler = sampler_setting(self.sampler)
+    def _sample(self, sampler: str | Sampler, identity: dict[str, Any] | None) -> Trace:
         if sampler == "map":
             begin = time.perf_counter()
             optimum = find_map(self.model_, random_state=self.random_state, n_jobs=self.n_jobs)
@@ -236,27 +191,6 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             max_time=self.max_time,
             checkpoint=self.checkpoint,
         )
-
-    def _parts_of_model(
-        self, X: Array, targets: Array, kernel: Kernel | None
-    ) -> tuple[Array, Array, Kernel | None, list[str]]:
-        """Inputs, targets and kernel as the model takes them, and the names of its inputs."""
-        return X, targets, kernel, self._input_names()
-
-    def _kernel_of_targets(self, categories: NDArray[np.bool_]) -> Kernel | None:
-        """The kernel, once inputs and targets are known."""
-        return _default_kernel(categories) if self.kernel is None else self.kernel
-
-    def _likelihood_of_rows(self, X: Array, targets: Array) -> str | Likelihood:
-        """The likelihood, with whatever else `fit` was told about the rows."""
-        return self.likelihood
-
-    def _warn_about_copies(self, X: Array, targets: Array) -> None:
-        """Say what works, but perhaps not as meant: repeated rows."""
-
-    def _input_names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
 
     # -- more rows ---------------------------------------------------------------------------------------------------
 
@@ -286,61 +220,40 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._append(X, y, sample_weight)
 
-    @abstractmethod
-    def _more_targets(self, y: Any) -> Array:
-        """New targets as the model takes them."""
-
-    @all_or_nothing
-    def _append(self, X: Any, y: Any, sample_weight: Any, **about_rows: Any) -> Self:
-        check_is_fitted(self)
-        X, y, sample_weight, about_rows = rows_that_count(X, y, sample_weight, about_rows)
-        X = validated(self, self._columns.encode(X), reset=False)
-        targets = self._more_targets(y)
-        check_consistent_length(X, targets)
-        model = self.model_
-        if not isinstance(model, GrowingModel):
-            model = GrowingModel(model, self._kept_draws())
-            self._log_weight = np.zeros(len(model.draws))
-        likelihood = self._likelihood_with(targets, **about_rows)
-        old, new = model.likelihood.weights, self._weights_of(targets, sample_weight)
-        new = self._of_rows_of_model(np.ones(len(X)) if new is None else new, targets)
-        weights = joined((old, len(model.y)), (new, len(new)))
-        if weights is not None:
-            likelihood = (likelihood or model.likelihood).weighted(weights)
-        self.model_, log_weight = self._grown(model, self._scaling.apply(X), targets, likelihood)
-        self._log_weight = self._log_weight + log_weight
-        _, share = effective_share(self._log_weight)
-        if share < REFIT_BELOW:
-            warn_user(
-                f"the rows appended since the fit leave {100 * share:.0f} % of the draws of the hyperparameters "
-                f"effective (of {len(self._log_weight)}, below {100 * REFIT_BELOW:.0f} %): these rows say something "
-                "new about the hyperparameters. Fit again with all rows.",
-                ApproximationWarning,
-            )
+    def _append(self, X: Any, y: Any, sample_weight: Any, noise_variance: Any = None) -> Self:
+        with all_or_nothing(self):
+            check_is_fitted(self)
+            by_row = {"noise_variance": noise_variance}
+            X, y, weights, by_row = drop_zero_weight_rows(X, y, sample_weight, by_row)
+            X = self._scaled(X)
+            targets = self._targets.encode(y, self.model_.likelihood)
+            check_consistent_length(X, targets)
+            model = self.model_
+            if not isinstance(model, GrowingModel):
+                model = GrowingModel(model, self._kept_draws())
+                self._log_weight = np.zeros(len(model.draws))
+            new = self._targets.new_rows(model, X, targets, weights, by_row["noise_variance"])
+            self.model_, log_weight = model.grown(new.X, new.y, new.likelihood)
+            self._targets, self._log_weight = new.targets, self._log_weight + log_weight
+            _, share = effective_share(self._log_weight)
+            if share < REFIT_BELOW:
+                warn_user(
+                    f"the rows appended since the fit leave {100 * share:.0f} % of the draws of the hyperparameters "
+                    f"effective (of {len(self._log_weight)}, below {100 * REFIT_BELOW:.0f} %): these rows say "
+                    "something new about the hyperparameters. Fit again with all rows.",
+                    ApproximationWarning,
+                )
         return self
 
-    def _grown(
-        self, model: GrowingModel, X: Array, targets: Array, likelihood: Likelihood | None
-    ) -> tuple[GrowingModel, Array]:
-        return model.grown(X, targets, likelihood)
-
-    def _weights_of(self, targets: Array, sample_weight: Array | None) -> Array | None:
-        """Weights of new rows, those of their classes included."""
-        return sample_weight
-
-    def _of_rows_of_model(self, values: Array, targets: Array) -> Array:
-        """What is known of the rows of a table with these targets, for the rows that the model makes of them."""
-        return values
-
-    def _likelihood_with(self, targets: Array) -> Likelihood | None:
-        """The likelihood of all rows, where it has to be told about the new ones."""
-        return None
+    def _scaled(self, X: Any) -> Array:
+        """Validated new inputs on the scale of the model."""
+        return self._inputs.scaling.apply(validated(self, self._inputs.columns.encode(X), reset=False))
 
     def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
-        """What functions of `hmcgp.posterior.predict` take: the model, the draws, and new inputs on its scale."""
+        """Arguments of functions of `hmcgp.posterior.predict`: the model, the draws, and new inputs on its scale."""
         check_is_fitted(self)
-        X = validated(self, self._columns.encode(X), reset=False)
-        return self.model_, self._kept_draws(), self._scaling.apply(X)
+        X = self._scaled(X)
+        return self.model_, self._kept_draws(), X
 
     # -- keeping it --------------------------------------------------------------------------------------------------
 
@@ -383,12 +296,3 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             If the file was written by another version of hmcgp or numpy.
         """
         return load_estimator(path, cls, trusted)
-
-
-def _default_kernel(categories: NDArray[np.bool_]) -> Kernel | None:
-    """A kernel for quantities and categories; None, the model's own, where all are quantities."""
-    if not categories.any():
-        return None
-    quantities, names = np.flatnonzero(~categories).tolist(), np.flatnonzero(categories).tolist()
-    first = SquaredExponential(ard=True).on(quantities) if quantities else Constant()
-    return first * Categorical(ard=True).on(names)

@@ -14,32 +14,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
-from hmcgp.errors import InvalidInput
 from hmcgp.estimators.base import GaussianProcess
-from hmcgp.estimators.columns import plain_targets
-from hmcgp.estimators.settings import validated
-from hmcgp.estimators.table_warnings import warn_about_copies
-from hmcgp.estimators.weights import class_weights
-from hmcgp.evidence import EvidenceProvider, MultinomialEP, SoftmaxLaplace
-from hmcgp.kernels import Kernel, SquaredExponential
-from hmcgp.kernels.per_class import PerClass
-from hmcgp.likelihoods import Classes, Likelihood, MultinomialProbit, Softmax
+from hmcgp.estimators.labels import LabelTable, LabelTargets, label_table
+from hmcgp.evidence import EvidenceProvider
+from hmcgp.kernels import Kernel
+from hmcgp.likelihoods import Likelihood
 from hmcgp.posterior import evidence_bounds, label_noise, predict
-from hmcgp.runtime.checks import lowered
-from hmcgp.runtime.fingerprint import table_identity
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Sampler
-
-_OF_CODES = ("softmax", "multinomial_probit")
-# names of likelihoods and of evidence that several classes may be asked for by, and what they are then
-_SEVERAL: list[tuple[tuple[str, ...], tuple[str, ...], type[Any], type[Classes]]] = [
-    (("logistic", "softmax"), ("laplace", "softmax"), SoftmaxLaplace, Softmax),
-    (("probit", "multinomial_probit"), ("ep", "multinomial_ep"), MultinomialEP, MultinomialProbit),
-]
 
 
 class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
@@ -129,8 +113,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     """
 
     targets: ClassVar[str] = "labels"
-    _of_class: Array | None = None  # weights of the classes, in their order
-    _has_codes: bool = False  # whether the model's targets are 0, 1, …, not -1 and +1
+    _targets: LabelTargets
+    classes_: NDArray[Any]
 
     def __init__(
         self,
@@ -169,87 +153,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         )
         self.class_weight = class_weight
 
-    def _check_table(self, X: Any, y: Any, weights: Array | None) -> tuple[Array, Array, Array | None]:
-        X, y = validated(self, X, y, ensure_min_samples=2)
-        targets = self._encode(y)
-        self._of_class = None
-        if self.class_weight is None:
-            return X, targets, weights
-        self._of_class = class_weights(self.class_weight, y, weights)
-        weights = self._weights_of(targets, weights)
-        if weights is not None and not weights.all():
-            self._of_class, keep = self._of_class[self._of_class > 0.0], weights > 0.0
-            X, targets, weights = X[keep], self._encode(y[keep]), weights[keep]
-        return X, targets, weights
-
-    def _identity(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        return super()._identity(numbers) | table_identity({}, {"list of classes": self.classes_.tolist()})
-
-    def _weights_of(self, targets: Array, sample_weight: Array | None) -> Array | None:
-        if self._of_class is None:
-            return sample_weight
-        codes = (targets if self._has_codes else (targets + 1.0) / 2.0).astype(int)
-        return self._of_class[codes] * (1.0 if sample_weight is None else sample_weight)
-
-    def _more_targets(self, y: Any) -> Array:
-        labels = column_or_1d(plain_targets(y))
-        unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
-        if unknown:
-            raise InvalidInput(f"'y' holds the labels {unknown[:5]}, which are not among {self.classes_.tolist()}.")
-        codes = np.searchsorted(self.classes_, labels)
-        return np.asarray(codes if self._has_codes else 2.0 * codes - 1.0, dtype=np.float64)
-
-    def _encode(self, y: Any) -> Array:
-        """Two labels as -1 and +1, the second of the sorted classes being +1; more as 0, 1, 2, …."""
-        text = [isinstance(label, str) for label in np.ravel(y)] if np.asarray(y).dtype == object else [False]
-        if any(text) and not all(text):
-            other = next(label for label, is_text in zip(np.ravel(y), text, strict=True) if not is_text)
-            raise InvalidInput(
-                f"'y' mixes text with labels such as {other!r} ({type(other).__name__}), which cannot be sorted: make "
-                "all of them text, y.astype(str), or all of them numbers."
-            )
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        kinds = isinstance(self.likelihood, Classes) or lowered(self.likelihood) in _OF_CODES
-        self._has_codes = len(self.classes_) > 2 or kinds
-        if len(self.classes_) == 1:
-            raise InvalidInput(
-                f"'y' holds one class only, {self.classes_[0]}: there is nothing to tell apart. "
-                "Check the selection of rows, or stratify the split."
-            )
-        return np.asarray(codes if self._has_codes else 2.0 * codes - 1.0, dtype=np.float64)
-
-    def _likelihood_of_rows(self, X: Array, targets: Array) -> str | Likelihood:
-        if len(self.classes_) == 2 or isinstance(self.likelihood, Classes):
-            return self.likelihood
-        for names, evidence_names, provider, likelihood in _SEVERAL:
-            fits = self.evidence is None or isinstance(self.evidence, provider)
-            if lowered(self.likelihood) in names and (fits or lowered(self.evidence) in evidence_names):
-                return likelihood()
-        raise InvalidInput(
-            f"'y' holds {len(self.classes_)} classes, for which there are likelihood='logistic' (their softmax) with "
-            "evidence='laplace', and likelihood='probit' (the multinomial probit) with evidence='ep'; got "
-            f"likelihood={self.likelihood!r} with evidence={self.evidence!r}. Take one of those pairs, or one class "
-            "against the rest: sklearn.multiclass.OneVsRestClassifier(gp)."
-        )
-
-    def _kernel_of_targets(self, categories: NDArray[np.bool_]) -> Kernel | None:
-        names = tuple(map(str, self.classes_))
-        if not isinstance(self.kernel, list | tuple):
-            kernel = super()._kernel_of_targets(categories)
-            unseen = isinstance(self.likelihood, Classes) and self.likelihood.n_classes not in (None, len(names))
-            if self.kernel is not None or len(names) == 2 or unseen:  # of a class without rows nothing can be learnt
-                return kernel
-            return PerClass((kernel or SquaredExponential(ard=True),) * len(names), names)
-        if len(self.kernel) != len(self.classes_):
-            raise InvalidInput(
-                f"'kernel' lists {len(self.kernel)} kernels for {len(self.classes_)} classes "
-                f"({', '.join(map(str, self.classes_))}): give one for each, or one that all share."
-            )
-        return PerClass(tuple(self.kernel), names)
-
-    def _warn_about_copies(self, X: Array, targets: Array) -> None:
-        warn_about_copies(X, targets)
+    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> LabelTable:
+        return label_table(self, X, y, sample_weight)
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities, averaged over the latent function and the hyperparameters.
@@ -334,8 +239,3 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         """
         draws = self._kept_draws()
         return label_noise.flip_probability(self.model_, draws, n_jobs=self.n_jobs)
-
-    def _observed(self) -> NDArray[Any]:
-        y = self.model_.y
-        labels = self.classes_[(y if self._has_codes else (y + 1.0) / 2.0).astype(int)]
-        return labels if labels.dtype.kind != "O" else labels.astype(str)

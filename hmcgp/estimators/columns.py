@@ -45,7 +45,7 @@ class NotANumber(InvalidInput, TypeError):
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns are categories, and what their codes stand for."""
+    """Columns that hold categories, with the levels that their codes number."""
 
     categories: dict[str, NDArray[Any]]  # by the name of the input, in the order of the codes 0, 1, …
 
@@ -164,7 +164,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _frame(table: Any, argument: str) -> nw.DataFrame[Any] | None:
-    """The DataFrame, or None for what is none."""
+    """The DataFrame; None for anything else."""
     try:
         frame = nw.from_native(table, pass_through=True)
     except DuplicateError:
@@ -282,16 +282,17 @@ def _floats(values: NDArray[Any], what: str, about_text: str) -> Array:
             warnings.simplefilter("error")
             return values.astype(np.float64)
     except Exception as error:
-        text = [value for value in values if isinstance(value, str | bytes)]
-        if text:
-            shown = listed(list(dict.fromkeys(map(repr, text))))
-            raise InvalidInput(
-                f"{what} holds text ({shown}) in {len(text)} of {len(values)} rows. {about_text}"
-            ) from None
-        odd = next((type(value).__name__ for value in values if not isinstance(value, float | int)), "thing")
-        raise NotANumber(
-            f"{what} holds a {odd} where a number belongs ({error}). Give every number a cell of its own."
-        ) from None
+        raise _no_numbers(values, what, about_text, error) from None
+
+
+def _no_numbers(values: NDArray[Any], what: str, about_text: str, error: Exception) -> InvalidInput:
+    """The error to raise for a column that numpy cannot read as numbers."""
+    text = [value for value in values if isinstance(value, str | bytes)]
+    if text:
+        shown = listed(list(dict.fromkeys(map(repr, text))))
+        return InvalidInput(f"{what} holds text ({shown}) in {len(text)} of {len(values)} rows. {about_text}")
+    odd = next((type(value).__name__ for value in values if not isinstance(value, float | int)), "thing")
+    return NotANumber(f"{what} holds a {odd} where a number belongs ({error}). Give every number a cell of its own.")
 
 
 def _checked_targets(values: NDArray[Any], what: str, given: Any = None) -> Any:

@@ -1,29 +1,27 @@
-"""The same model under several evidence providers, side by side."""
+"""Comparison of evidence providers on one model and one table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators import GPClassifier
-from hmcgp.estimators.weights import rows_that_count
+from hmcgp.estimators.weights import drop_zero_weight_rows
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.runtime.checks import lowered
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EvidenceComparison:
-    """What each provider makes of the same data.
+    """Fits of one model under several evidence providers.
 
     Attributes
     ----------
@@ -95,14 +93,12 @@ def compare_evidence(
     >>> X, y = datasets.load_crabs(return_X_y=True)
     >>> print(compare_evidence(GPClassifier(random_state=1), X, y))  # doctest: +SKIP
     """
-    import pandas as pd
-
     chosen = _labelled(providers)
     if gp.checkpoint is not None:
         raise InvalidInput("'checkpoint' holds one run, and this makes several: set gp.checkpoint to None.")
     if (X_test is None) != (y_test is None):
         raise InvalidInput("'X_test' and 'y_test' go together: give both, or neither to leave training rows out.")
-    X, y, w, _ = rows_that_count(X, y, sample_weight, {})
+    X, y, w, _ = drop_zero_weight_rows(X, y, sample_weight, {})
     # the optima first: they are quick, refuse what does not fit, and compile what is timed below
     optima = {name: clone(gp).set_params(evidence=p, sampler="map").fit(X, y, w) for name, p in chosen.items()}
     first = next(iter(optima.values()))
@@ -116,7 +112,9 @@ def compare_evidence(
         fits = optima
     else:
         fits = {name: clone(gp).set_params(evidence=p).fit(X, y, w) for name, p in chosen.items()}
-    labels = np.asarray(first._observed() if y_test is None else y_test)  # rows of weight 0 are not there
+    labels = np.asarray(
+        first._targets.observed(first.model_) if y_test is None else y_test
+    )  # rows of weight 0 are not there
     probability = {name: _probability(fit, X_test) for name, fit in fits.items()}
     rows = {name: _row(fit, optima[name], labels, probability[name]) for name, fit in fits.items()}
     table = pd.DataFrame.from_dict(rows, orient="index")

@@ -1,4 +1,4 @@
-"""Looking at a fitted posterior: what estimators offer beside fit and predict."""
+"""Methods of fitted estimators beside fit and predict: tables, evidence, leave-one-out, export."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from hmcgp.estimators.scaling import Scaling
+from hmcgp.estimators.table import Inputs, Targets
 from hmcgp.kernels import Parameter
 from hmcgp.model import GrowingModel, Model
 from hmcgp.model.growing import effective_share, resampled
@@ -30,21 +30,10 @@ class PosteriorMixin:
     trace_: Trace
     predict_draws: int | None
     n_jobs: int | None
-    _scaling: Scaling
+    _inputs: Inputs
+    _targets: Targets
     _best: Array
     _log_weight: Array
-
-    def _observed(self) -> NDArray[Any]:
-        """The targets as the user gave them."""
-        raise NotImplementedError
-
-    def _observed_inputs(self) -> Array:
-        """The inputs as the user gave them; categories as codes."""
-        return self._scaling.undo(self.model_.X)
-
-    def _left_out_together(self) -> NDArray[np.intp] | None:
-        """See `together` of `hmcgp.posterior.leave_one_out.loo`."""
-        return None
 
     def _kept_draws(self) -> Array:
         """The draws that everything after the fit averages over, of shape (S, p)."""
@@ -101,12 +90,16 @@ class PosteriorMixin:
         ApproximationWarning
             When some Pareto k exceeds 0.7.
         """
+        return self._leave_out(None)
+
+    def _leave_out(self, row_groups: NDArray[np.intp] | None) -> leaving_out.LeaveOneOut:
+        """Leave each row out, or each group of rows (see `hmcgp.posterior.leave_one_out.loo`)."""
         draws = self._kept_draws()
         r_eff = 1.0
         if len(draws) > 1:
             ess = self.summary()["ess_bulk"].min() / len(draws)
             r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
-        return leaving_out.loo(self.model_, draws, together=self._left_out_together(), r_eff=r_eff, n_jobs=self.n_jobs)
+        return leaving_out.loo(self.model_, draws, row_groups=row_groups, r_eff=r_eff, n_jobs=self.n_jobs)
 
     def to_arviz(self) -> Any:
         """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
@@ -118,8 +111,8 @@ class PosteriorMixin:
         check_is_fitted(self)
         return arviz_export.to_arviz(
             self,
-            X=self._observed_inputs(),
-            y=self._observed(),
+            X=self._inputs.scaling.undo(self._targets.observed_inputs(self.model_)),
+            y=self._targets.observed(self.model_),
             log_likelihood={"log_evidence": self._log_likelihood()},
         )
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.base import GaussianProcess
-from hmcgp.estimators.outputs import OneOutput, more_targets
-from hmcgp.estimators.scaling import Scaling
+from hmcgp.estimators.number_targets import NumberTargets
 from hmcgp.model import Model
 from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import predict
@@ -21,33 +19,19 @@ from hmcgp.runtime.typing import Array
 
 
 class NumbersMixin(GaussianProcess):
-    """What a fitted `GPRegressor` says about new rows and about its own."""
+    """Predictions and leave-one-out of a fitted `GPRegressor`."""
 
-    _layout: OneOutput
-    _target_scaling: Scaling
-
-    # -- units -------------------------------------------------------------------------------------------------------
-
-    @property
-    def _unit(self) -> Any:
-        """One unit of the standardised target, in those of y; of each output, of shape (k,), if there are several."""
-        return self._target_scaling.spread if self._layout.names else float(self._target_scaling.spread[0])
-
-    def _in_units(self, z: Array) -> Array:
-        return self._target_scaling.undo(z) if self._layout.names else self._target_scaling.undo(z[..., None])[..., 0]
-
-    def _to_units_of_model(self, y: Array) -> Array:
-        return self._target_scaling.apply(y) if self._layout.names else self._target_scaling.apply(y[:, None])[:, 0]
+    _targets: NumberTargets
 
     def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
         model, draws, X = super()._new_inputs(X)
-        return model, draws, self._layout.asked(X)
+        return model, draws, self._targets.layout.prediction_inputs(X)
 
     def _moments(self, X: Any, *, observed: bool) -> tuple[Array, Array]:
         """Mean and variance of new observations or of the function, in the units of y, of shape (m,) or (m, k)."""
         moments = predict.mixture_moments(*self._new_inputs(X), observed=observed, n_jobs=self.n_jobs)
-        mean, variance = map(self._layout.shaped, moments)
-        return self._in_units(mean), self._unit**2 * variance
+        mean, variance = map(self._targets.layout.unstack, moments)
+        return self._targets.in_units(mean), self._targets.unit**2 * variance
 
     # -- new rows ----------------------------------------------------------------------------------------------------
 
@@ -66,7 +50,7 @@ class NumbersMixin(GaussianProcess):
         -------
         mean : ndarray of shape (m,) or (m, k)
         sd or covariance : ndarray of shape (m,) or (m, m); (m, k) or (m, m, k)
-            Only where asked for.
+            Only if requested.
 
         Notes
         -----
@@ -90,11 +74,13 @@ class NumbersMixin(GaussianProcess):
         centre: Any = 0.0
         covariance: Any = 0.0
         for s, (mean, S) in enumerate(predict.observed_jointly(model, draws, X)):
-            deviation = self._layout.shaped(mean) - centre  # from the mean of those before, as in mixture.merge
+            deviation = (
+                self._targets.layout.unstack(mean) - centre
+            )  # from the mean of those before, as in mixture.merge
             centre = centre + deviation / (s + 1)
             between = np.einsum("i...,j...->ij...", deviation, deviation * (s / (s + 1)))
-            covariance = covariance + between + self._layout.within(S)
-        return self._in_units(centre), self._unit**2 * covariance / len(draws)
+            covariance = covariance + between + self._targets.layout.per_output_covariance(S)
+        return self._targets.in_units(centre), self._targets.unit**2 * covariance / len(draws)
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of new observations under the mixture over draws.
@@ -120,8 +106,8 @@ class NumbersMixin(GaussianProcess):
         if q.ndim != 1 or not ((q > 0.0) & (q < 1.0)).all():
             raise InvalidInput(f"'quantiles' must be numbers strictly between 0 and 1; got {quantiles}.")
         model, draws, X = self._new_inputs(X)
-        found = self._layout.shaped(predict.quantiles(model, draws, X, q, n_jobs=self.n_jobs))
-        found = np.moveaxis(self._in_units(found), 0, -1)
+        found = self._targets.layout.unstack(predict.quantiles(model, draws, X, q, n_jobs=self.n_jobs))
+        found = np.moveaxis(self._targets.in_units(found), 0, -1)
         return found[..., 0] if np.ndim(quantiles) == 0 else found
 
     def log_predictive_density(self, X: Any, y: Any) -> Array:
@@ -139,10 +125,10 @@ class NumbersMixin(GaussianProcess):
             are not missing in the row.
         """
         check_is_fitted(self)
-        y = more_targets(self._layout, y)
+        y = self._targets.validate(y)
         check_consistent_length(X, y)
-        log_p = self._layout.log_density(self._to_units_of_model(y), *self._new_inputs(X), n_jobs=self.n_jobs)
-        return log_p - self._log_unit(y)
+        log_p = self._targets.layout.log_density(self._targets.standardise(y), *self._new_inputs(X), n_jobs=self.n_jobs)
+        return log_p - self._targets.log_unit(y)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Draw new observations at all inputs jointly, each sample under another draw of the hyperparameters.
@@ -163,11 +149,11 @@ class NumbersMixin(GaussianProcess):
         chosen = np.sort(rng.randint(len(draws), size=n_samples))
         groups, counts = np.unique(chosen, return_counts=True)
         samples = [
-            self._layout.draw(rng, mean, covariance, count)
+            self._targets.layout.draw(rng, mean, covariance, count)
             for (mean, covariance), count in zip(predict.observed_jointly(model, draws[groups], X), counts, strict=True)
         ]
-        together = rng.permutation(np.concatenate(samples))  # samples of one draw need not lie side by side
-        return np.moveaxis(self._in_units(together), 0, -1)
+        shuffled = rng.permutation(np.concatenate(samples))  # samples of one draw need not lie side by side
+        return np.moveaxis(self._targets.in_units(shuffled), 0, -1)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
         """Mean and variance of the function, without noise, in the units of y; each of shape (m,) or (m, k)."""
@@ -190,8 +176,8 @@ class NumbersMixin(GaussianProcess):
             one place.  For the draws that predictions average over; their mean is `.mean(axis=0)`.
         """
         draws = self._kept_draws()
-        B = np.array([self._layout.between(self.model_.kernel_at(theta)) for theta in draws])
-        B *= np.multiply.outer(self._unit, self._unit)
+        B = np.array([self._targets.layout.output_covariance(self.model_.kernel_at(theta)) for theta in draws])
+        B *= np.multiply.outer(self._targets.unit, self._targets.unit)
         sd = np.sqrt(np.diagonal(B, axis1=1, axis2=2))
         return B / (sd[:, :, None] * sd[:, None, :]) if correlation else B
 
@@ -204,17 +190,5 @@ class NumbersMixin(GaussianProcess):
             As of `GPClassifier.loo`.  Several outputs of a row are left out together, as cross-validation does, and
             `pointwise`, of shape (n,), is their joint density: "independent" and "coregional" can be compared by it.
         """
-        return super().loo().in_units(self._log_unit(self._observed()))
-
-    def _log_unit(self, y: Array) -> Any:
-        """Logarithm of the unit of density in which targets are measured: of those that a row of several has."""
-        return (~np.isnan(y)) @ np.log(self._unit) if self._layout.names else np.log(self._unit)
-
-    def _left_out_together(self) -> NDArray[np.intp] | None:
-        return self._layout.together
-
-    def _observed(self) -> NDArray[Any]:
-        return self._in_units(self._layout.table(self.model_.X, self.model_.y))
-
-    def _observed_inputs(self) -> Array:
-        return self._scaling.undo(self._layout.inputs(self.model_.X))
+        log_unit = self._targets.log_unit(self._targets.observed(self.model_))
+        return self._leave_out(self._targets.layout.row_groups).in_units(log_unit)

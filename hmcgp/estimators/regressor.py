@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from sklearn.base import RegressorMixin
 
-from hmcgp.errors import InvalidInput
 from hmcgp.estimators.base import GaussianProcess
+from hmcgp.estimators.number_targets import NumberTable, number_table
 from hmcgp.estimators.numbers import NumbersMixin
-from hmcgp.estimators.outputs import checked_table, learn_scaling, more_targets
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
-from hmcgp.model import GrowingModel
-from hmcgp.runtime.checks import lowered
-from hmcgp.runtime.fingerprint import table_identity
+from hmcgp.likelihoods import Likelihood
 from hmcgp.runtime.random import RandomStateLike
-from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Sampler
 
 
@@ -115,13 +108,8 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         tags.target_tags.multi_output = True
         return tags
 
-    def _check_table(self, X: Any, y: Any, weights: Array | None) -> tuple[Array, Array, Array | None]:
-        X, y, self._layout = checked_table(self, X, y)
-        self._target_scaling = learn_scaling(y, self._layout, weights, standardize=self.standardize)
-        self.__dict__.pop("output_names_", None)  # of an earlier fit
-        if self._layout.names:
-            self.output_names_ = np.array(self._layout.names)
-        return X, self._to_units_of_model(y), weights
+    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> NumberTable:
+        return number_table(self, X, y, noise_variance, sample_weight)
 
     def fit(  # type: ignore[override]
         self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None
@@ -148,23 +136,11 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         -------
         self
 
-        Warns
+        Notes
         -----
-        sklearn.exceptions.ConvergenceWarning
-            When the chains do not agree, or hold too few effective draws, or diverged.
-        DataWarning
-            For constant inputs.
-        ApproximationWarning
-            For failures of the solver.
-        InterruptedWarning
-            After Ctrl-C, or `max_time`.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            After Ctrl-C before there are draws to keep.  The estimator is as it was before the call.
+        Warns and raises as `GPClassifier.fit`.
         """
-        return self._fit(X, y, sample_weight, noise_variance=noise_variance)
+        return self._fit(X, y, sample_weight, noise_variance)
 
     def append(  # type: ignore[override]
         self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None
@@ -182,76 +158,4 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         sample_weight : array-like of shape (m,), optional
             As of `fit`; default: 1 each.
         """
-        return self._append(X, y, sample_weight, noise_variance=noise_variance)
-
-    def _identity(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        return super()._identity(numbers) | table_identity({}, {"list of outputs": self._layout.names})
-
-    def _targets_as_given(self, y: Any, targets: Array) -> Array:
-        return np.asarray(y, dtype=np.float64).reshape(targets.shape)
-
-    def _more_targets(self, y: Any) -> Array:
-        y = more_targets(self._layout, y)
-        if not self._layout.names:
-            self.model_.likelihood.check_targets(y)
-        return self._to_units_of_model(y)
-
-    def _grown(
-        self, model: GrowingModel, X: Array, targets: Array, likelihood: Likelihood | None
-    ) -> tuple[GrowingModel, Array]:
-        grown = super()._grown(model, *self._layout.rows(X, targets), likelihood)
-        self._layout = self._layout.with_rows(targets)
-        return grown
-
-    def _of_rows_of_model(self, values: Array, targets: Array) -> Array:
-        return self._layout.spread(values, targets)
-
-    def _likelihood_with(self, targets: Array, noise_variance: Any = None) -> Likelihood | None:
-        likelihood = self.model_.likelihood
-        known = likelihood.known if isinstance(likelihood, Gaussian | OutputNoise) else None
-        if (known is None) != (noise_variance is None):
-            raise InvalidInput("give 'noise_variance' to fit and to append, or to neither: each row has one or none.")
-        if known is None or not isinstance(likelihood, Gaussian | OutputNoise):
-            return None
-        return replace(likelihood, known=known + self._known_noise(likelihood, noise_variance, targets))
-
-    def _likelihood_of_rows(self, X: Array, targets: Array, noise_variance: Any = None) -> str | Likelihood:
-        likelihood = Gaussian() if lowered(self.likelihood) == "gaussian" else self.likelihood
-        if noise_variance is not None:
-            if not isinstance(likelihood, Gaussian | OutputNoise):
-                raise InvalidInput(f"'noise_variance' goes with the likelihood 'gaussian'; got {likelihood!r}.")
-            likelihood = replace(likelihood, known=self._known_noise(likelihood, noise_variance, targets))
-        likelihood = self._layout.likelihood(likelihood)
-        if isinstance(likelihood, Gaussian | OutputNoise) and likelihood.noise == 0.0:
-            self._refuse_copies(X, targets, likelihood)
-        return likelihood
-
-    def _known_noise(
-        self, likelihood: Gaussian | OutputNoise, noise_variance: Any, targets: Array
-    ) -> tuple[float, ...]:
-        """Known variances of the rows of the model, on its scale."""
-        given, scaled = self._layout.known_noise(noise_variance, targets, self._target_scaling)
-        replace(likelihood, known=tuple(given.tolist()))  # checked in the user's units
-        return tuple(scaled.tolist())
-
-    def _parts_of_model(
-        self, X: Array, targets: Array, kernel: Kernel | None
-    ) -> tuple[Array, Array, Kernel | None, list[str]]:
-        rows, y = self._layout.rows(X, targets)
-        self._layout = self._layout.with_rows(targets)
-        return rows, y, self._layout.kernel(kernel, X.shape[1]), self._layout.input_names(self._input_names())
-
-    def _refuse_copies(self, X: Array, targets: Array, likelihood: Gaussian | OutputNoise) -> None:
-        """Two rows at one place, both without noise, contradict each other or make K singular."""
-        X, _ = self._layout.rows(X, targets)
-        exact = np.arange(len(X)) if likelihood.known is None else np.flatnonzero(np.array(likelihood.known) == 0.0)
-        _, first, place = np.unique(X[exact], axis=0, return_index=True, return_inverse=True)
-        copies = np.flatnonzero(first[place.ravel()] != np.arange(len(exact)))
-        if len(copies):
-            one, other = exact[first[place.ravel()[copies[0]]]], exact[copies[0]]
-            whose = self._layout.with_rows(targets).together
-            one, other = (one, other) if whose is None else whose[[one, other]]
-            raise InvalidInput(
-                f"rows {one} and {other} have the same inputs and no noise ({len(copies)} such rows): the covariance "
-                "is singular. Drop the copies, or leave the noise to be inferred (likelihood='gaussian')."
-            )
+        return self._append(X, y, sample_weight, noise_variance)

@@ -1,7 +1,6 @@
-"""The parts of a saved estimator, and what must hold between them.
+"""The parts of a saved estimator, and checks that they fit together.
 
-A file may be damaged or crafted, and compiled code trusts the shapes that it is given: nothing is taken for good
-because a file says so.
+A file may be damaged or crafted, and compiled code trusts the shapes that it is given: everything is checked.
 """
 
 from __future__ import annotations
@@ -13,9 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp.estimators.columns import Columns
-from hmcgp.estimators.outputs import CoregionalOutputs, OneOutput
+from hmcgp.estimators.columns import input_names
+from hmcgp.estimators.labels import LabelTargets
+from hmcgp.estimators.number_targets import NumberTargets
+from hmcgp.estimators.outputs import CoregionalOutputs
 from hmcgp.estimators.scaling import Scaling
+from hmcgp.estimators.table import Inputs
 from hmcgp.evidence import Evidence, EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Classes, Likelihood
@@ -29,15 +31,14 @@ from hmcgp.samplers import Trace
 COMMON: dict[str, Any] = {
     "n_features_in_": int,
     "feature_names_in_": NDArray[np.object_] | None,
-    "_columns": Columns,
-    "_scaling": Scaling,
+    "_inputs": Inputs,
     "trace_": Trace,
     "model_": dict[str, Any],
     "_log_weight": Array | None,
 }
 OWN: dict[str, dict[str, Any]] = {
-    "labels": {"classes_": NDArray[Any], "_has_codes": bool, "_of_class": Array | None},
-    "numbers": {"_layout": OneOutput, "_target_scaling": Scaling},
+    "labels": {"_targets": LabelTargets},
+    "numbers": {"_targets": NumberTargets},
 }
 MODEL: dict[str, Any] = {
     "X": Array,
@@ -69,25 +70,26 @@ def check_fitted(estimator: Any, fitted: Mapping[str, Any], model: Model) -> Non
     unknown = set(fitted) - set(COMMON | OWN[estimator.targets])
     if unknown and type(estimator).__module__.startswith("hmcgp."):  # a subclass may have more
         raise Refused(f"has attributes that are not part of a fitted estimator: {', '.join(sorted(unknown))}")
+    _check_inputs(fitted, model)
+    check_trace(fitted["trace_"], model)
+    _check_appended(model, fitted["trace_"], fitted["_log_weight"])
+    (_check_labels if estimator.targets == "labels" else _check_numbers)(fitted["_targets"], model)
+
+
+def _check_inputs(fitted: Mapping[str, Any], model: Model) -> None:
     d, names = fitted["n_features_in_"], fitted["feature_names_in_"]
-    coregional = isinstance(fitted.get("_layout"), CoregionalOutputs)
+    inputs: Inputs = fitted["_inputs"]
+    coregional = isinstance(getattr(fitted["_targets"], "layout", None), CoregionalOutputs)
     _demand(d >= 1 and model.X.shape[1] == d + coregional, "another number of inputs than of columns of the table")
     _demand(
         names is None or (names.shape == (d,) and all(isinstance(name, str) for name in names)),
         "names that do not fit the columns of the table",
     )
-    _demand([*model.input_names[:d]] == _input_names(names, d), "a model of other inputs than the table's")
-    _check_scaling(fitted["_scaling"], d)
-    for levels in fitted["_columns"].categories.values():
+    expected = input_names(list(range(d) if names is None else names))
+    _demand(inputs.names == expected == [*model.input_names[:d]], "a model of other inputs than the table's")
+    _check_scaling(inputs.scaling, d)
+    for levels in inputs.columns.categories.values():
         _demand(levels.ndim == 1 and levels.dtype.kind == "U" and _increasing(levels), "categories that are not sorted")
-    check_trace(fitted["trace_"], model)
-    _check_appended(model, fitted["trace_"], fitted["_log_weight"])
-    (_check_labels if estimator.targets == "labels" else _check_numbers)(fitted, model)
-
-
-def _input_names(names: NDArray[Any] | None, d: int) -> list[str]:
-    """Return the names of the inputs, as the model has them."""
-    return [f"x{i}" for i in range(d)] if names is None else [str(name) for name in names]
 
 
 def _increasing(values: NDArray[Any]) -> bool:
@@ -154,6 +156,8 @@ def _check_appended(model: Model, trace: Trace, log_weight: Array | None) -> Non
 
 def _check_posterior(posterior: Any, model: Model) -> None:
     """Refuse arrays of other shapes than the solver's, which compiled code would read beyond."""
+    if not is_dataclass(posterior):  # of a provider of the user's own
+        return
     likelihood, y, n = model.likelihood, model.y, len(model.y)
     C = likelihood.count(y) if isinstance(likelihood, Classes) else 1
     f = (C, n) if isinstance(likelihood, Classes) else y.shape
@@ -165,8 +169,6 @@ def _check_posterior(posterior: Any, model: Model) -> None:
         "B_inverse": [(C, n, n)],
         "sites": [(2 * n * (C - 1),)],
     }
-    if not is_dataclass(posterior):  # of a provider of the user's own
-        return
     for field in fields(posterior):
         part = getattr(posterior, field.name)
         if field.name == "scaled":
@@ -178,10 +180,10 @@ def _check_posterior(posterior: Any, model: Model) -> None:
             _demand(np.isfinite(np.tril(part) if part.ndim > 1 else part).all(), "a posterior that is not finite")
 
 
-def _check_labels(fitted: Mapping[str, Any], model: Model) -> None:
-    classes, of_class = fitted["classes_"], fitted["_of_class"]
-    codes = model.y if fitted["_has_codes"] else (model.y + 1.0) / 2.0
-    fits = model.likelihood.targets == ("classes" if fitted["_has_codes"] else "labels")
+def _check_labels(targets: LabelTargets, model: Model) -> None:
+    classes, of_class = targets.classes, targets.class_weights
+    codes = model.y if targets.has_codes else (model.y + 1.0) / 2.0
+    fits = model.likelihood.targets == ("classes" if targets.has_codes else "labels")
     _demand(fits and classes.ndim == 1 and len(classes) >= 2, "other classes than the model's")
     _demand(codes.max() < len(classes) and _increasing(classes), "classes that do not fit the labels of the rows")
     _demand(
@@ -191,10 +193,10 @@ def _check_labels(fitted: Mapping[str, Any], model: Model) -> None:
     )
 
 
-def _check_numbers(fitted: Mapping[str, Any], model: Model) -> None:
-    layout, k = fitted["_layout"], max(1, len(fitted["_layout"].names))
+def _check_numbers(targets: NumberTargets, model: Model) -> None:
+    layout, k = targets.layout, max(1, len(targets.layout.names))
     _demand(model.likelihood.targets == "numbers", "a model of labels in a regressor")
-    _check_scaling(fitted["_target_scaling"], k)
+    _check_scaling(targets.scaling, k)
     if isinstance(layout, CoregionalOutputs):
         row = layout.row
         steps = np.diff(row, prepend=-1) if len(row) else row

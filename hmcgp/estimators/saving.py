@@ -1,8 +1,8 @@
-"""What is kept of an estimator in a file, and how one is built from it again.
+"""Saving and loading of estimators.
 
-Kept: parameters, data, draws, scales, classes and columns, and the posteriors of appended rows.  The model is built
-from its data, kernel, likelihood and evidence as `fit` does, and with it whatever follows from the draws.  Parts are
-compared with each other (`saved_parts`) both when an estimator is saved and when it is loaded.
+A file holds parameters, data, draws, scales, classes and columns, and the posteriors of appended rows.  The model is
+built from its data, kernel, likelihood and evidence, as by `fit`.  Parts are compared with each other (`saved_parts`)
+both when an estimator is saved and when it is loaded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
-import numpy as np
 import sklearn
 
 from hmcgp.errors import InvalidInput
@@ -25,7 +24,7 @@ from hmcgp.reporting.encoding import Refused
 
 T = TypeVar("T")
 
-DERIVED = ("_best", "kernel_", "output_names_", "_metadata_request")  # found again otherwise
+DERIVED = ("_best", "kernel_", "classes_", "output_names_", "_metadata_request")  # computed from the rest
 OPTIONAL = ("feature_names_in_", "_log_weight")  # None in a file where there is none
 
 
@@ -119,16 +118,16 @@ def _class(name: Any, expected: type[T], trusted: Sequence[Any]) -> type[T]:
 
 
 def _requests(estimator: Any) -> dict[str, dict[str, Any]]:
-    """What `set_fit_request` and its like have asked scikit-learn's metadata routing for, by method."""
+    """Requests to scikit-learn's metadata routing, as made by `set_fit_request`, by method."""
     told = vars(estimator).get("_metadata_request")
     methods = {} if told is None else vars(told)
-    return {method: dict(asked.requests) for method, asked in methods.items() if getattr(asked, "requests", None)}
+    return {method: dict(own.requests) for method, own in methods.items() if getattr(own, "requests", None)}
 
 
 def _restore_requests(estimator: Any, requests: Mapping[str, Mapping[str, Any]]) -> None:
     with sklearn.config_context(enable_metadata_routing=True):
-        for method, asked in requests.items():
-            getattr(estimator, f"set_{method}_request")(**asked)
+        for method, own in requests.items():
+            getattr(estimator, f"set_{method}_request")(**own)
 
 
 def _fitted(estimator: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,8 +162,7 @@ def _restored(cls: type[Any], parameters: Any, fitted: Any) -> Any:
     absent = {name for name in OPTIONAL if fitted[name] is None}
     vars(estimator).update({name: value for name, value in fitted.items() if name not in absent})
     estimator.model_ = model
-    if cls.targets == "numbers" and fitted["_layout"].names:
-        estimator.output_names_ = np.array(fitted["_layout"].names)
+    estimator._keep_table(fitted["_inputs"], fitted["_targets"])
     estimator._keep_best()
     return estimator
 

@@ -20,12 +20,14 @@ from hmcgp.samplers.chains.run import SAMPLERS, check_counts, check_seconds
 ESTIMATOR_SAMPLERS = (*SAMPLERS, "jumps", "map")
 
 
-def check_settings(estimator: Any) -> None:
-    """Refuse settings of a wrong type or name, whether this fit would use them or not."""
-    as_likelihood(estimator.likelihood, type_of_targets=estimator.targets)
+def check_settings(estimator: Any) -> str | Sampler:
+    """Refuse settings of a wrong type or name, whether this fit would use them or not; return the sampler."""
+    likelihood = as_likelihood(estimator.likelihood, type_of_targets=estimator.targets)
+    if likelihood.weights is not None:
+        raise InvalidInput("give weights to fit, as 'sample_weight', not to the likelihood.")
     if estimator.evidence is not None:
         as_provider(estimator.evidence)
-    sampler_setting(estimator.sampler)
+    sampler = _sampler(estimator.sampler)
     check_counts(draws=estimator.draws, tune=estimator.tune, chains=estimator.chains)
     if estimator.predict_draws is not None:
         check_count("predict_draws", estimator.predict_draws, 1)
@@ -36,10 +38,11 @@ def check_settings(estimator: Any) -> None:
     check_seconds("max_time", estimator.max_time)
     if estimator.checkpoint is not None and not isinstance(estimator.checkpoint, str | os.PathLike):
         raise InvalidInput(f"'checkpoint' must be the path of a file, or None; got {estimator.checkpoint!r}.")
+    return sampler
 
 
-def sampler_setting(sampler: Any) -> str | Sampler:
-    """Return the sampler of an estimator: "map", "jumps", or what `hmcgp.sample` takes."""
+def _sampler(sampler: Any) -> str | Sampler:
+    """Sampler of an estimator: "map", "jumps", or one that `hmcgp.sample` takes."""
     if sampler is None:
         return "hmc"
     refuse_class("sampler", sampler)
@@ -49,7 +52,7 @@ def sampler_setting(sampler: Any) -> str | Sampler:
 
 
 def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **wanted: Any) -> Any:
-    """Return inputs, and targets if there are any, as scikit-learn validates them; NaN in X is refused by column.
+    """Inputs, and targets if there are any, as scikit-learn validates them; NaN in X is refused by column.
 
     Parameters
     ----------

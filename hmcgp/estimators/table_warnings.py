@@ -58,13 +58,7 @@ def warn_about_scales(X: Array, names: Sequence[str], parameters: Sequence[Param
     parameters : sequence of Parameter
         Of the kernel, as the user gave them: None is a default prior.
     """
-    asked = {
-        label
-        for p in parameters
-        if p.role == "length_scale" and p.value is None
-        for label in (names if p.labels is None else p.labels)
-    }
-    spread = {name: float(sd) for name, sd in zip(names, X.std(axis=0), strict=True) if name in asked and sd > 0.0}
+    spread = _spread_by_default(X, names, parameters)
     if len(spread) < 2:
         return
     least, most = min(spread, key=spread.__getitem__), max(spread, key=spread.__getitem__)
@@ -75,6 +69,13 @@ def warn_about_scales(X: Array, names: Sequence[str], parameters: Sequence[Param
             "Take standardize=True, scale these columns, or give the kernel a prior for each length scale.",
             DataWarning,
         )
+
+
+def _spread_by_default(X: Array, names: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, float]:
+    """Standard deviations of the inputs whose length scales have default priors; constant inputs are left out."""
+    by_default = [p for p in parameters if p.role == "length_scale" and p.value is None]
+    labels = {label for p in by_default for label in (names if p.labels is None else p.labels)}
+    return {name: float(sd) for name, sd in zip(names, X.std(axis=0), strict=True) if name in labels and sd > 0.0}
 
 
 def warn_about_hyperparameters(

@@ -17,16 +17,21 @@ from hmcgp.runtime.checks import name_among
 from hmcgp.runtime.typing import Array
 
 
-def rows_that_count(
+def drop_zero_weight_rows(
     X: Any, y: Any, sample_weight: Any, about_rows: dict[str, Any]
 ) -> tuple[Any, Any, Array | None, dict[str, Any]]:
-    """Table, targets, weights (None: all are 1), and whatever else is known of each row, without rows of weight 0.
+    """Drop rows of weight 0 from a table, its targets, its weights and other values by row.
 
     Parameters
     ----------
     X, y : array-like of n rows
     sample_weight : array-like of shape (n,), or None
     about_rows : dict of str to (array-like of shape (n,), or None)
+
+    Returns
+    -------
+    X, y, weights, about_rows
+        The weights are None if all are 1.
 
     Raises
     ------
@@ -48,24 +53,29 @@ def rows_that_count(
     if not weights.any():
         raise InvalidInput("'sample_weight' is zero in every row: there is nothing left to learn from.")
     if weights.all():
-        return X, y, joined((weights, len(weights))), about_rows
+        return X, y, concatenate_weights((weights, len(weights))), about_rows
     keep = np.flatnonzero(weights)
     about = {name: None if v is None else _safe_indexing(v, keep) for name, v in about_rows.items()}
     return _safe_indexing(X, keep), _safe_indexing(y, keep), weights[keep], about
 
 
-def class_weights(class_weight: Any, y: NDArray[Any], weights: Array | None) -> Array:
-    """Weight of each class in y, in sorted order, of shape (C,).
+def class_weights(
+    class_weight: Any, classes: NDArray[Any], codes: NDArray[np.intp], y: NDArray[Any], weights: Array | None
+) -> Array:
+    """Weight of each class, of shape (C,).
 
     Parameters
     ----------
     class_weight : dict or "balanced"
         As in scikit-learn.  "balanced" gives every class the same total weight, and all of them together that of the
         rows: n, where these have no weights of their own.
+    classes : ndarray of shape (C,)
+        Labels in y, sorted.
+    codes : ndarray of shape (n,)
+        Positions of the labels among the classes.
     y : ndarray of shape (n,)
     weights : ndarray of shape (n,), or None
     """
-    classes, codes = np.unique(y, return_inverse=True)
     if not isinstance(class_weight, Mapping):
         name_among("class_weight", class_weight, ["balanced"], ", a dict from label to weight, or None")
         counts = np.bincount(codes, weights=weights)
@@ -76,8 +86,8 @@ def class_weights(class_weight: Any, y: NDArray[Any], weights: Array | None) -> 
     return found
 
 
-def joined(*parts: tuple[Array | tuple[float, ...] | None, int]) -> Array | None:
-    """Weights of several sets of rows, one after the other; None where all of them are 1.
+def concatenate_weights(*parts: tuple[Array | tuple[float, ...] | None, int]) -> Array | None:
+    """Concatenate the weights of several sets of rows; None if all of them are 1.
 
     Parameters
     ----------

@@ -43,6 +43,11 @@ def covariance(kernel: Kernel, X: Array) -> Array:
     return _array(kernel, "__call__", kernel(X), _shape(kernel, len(X), len(X)))
 
 
+def checked_covariance(kernel: Kernel, K: Array, n: int) -> Array:
+    """Return kernel(X) at n inputs, of shape (n, n), or (C, n, n)."""
+    return _array(kernel, "__call__", K, _shape(kernel, n, n))
+
+
 def cross_covariance(kernel: Kernel, X: Array, X2: Array) -> Array:
     """kernel(X, X2), of shape (n, m), or (C, n, m)."""
     return _array(kernel, "__call__", kernel(X, X2), _shape(kernel, len(X), len(X2)))

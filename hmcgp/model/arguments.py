@@ -27,12 +27,19 @@ def weight_rows(likelihood: Likelihood, weights: Any) -> Likelihood:
 
 def check_data(X: Any, y: Any, likelihood: Likelihood) -> tuple[Array, Array]:
     """Copies of inputs and targets: the compiled code wants writable arrays that nobody else changes."""
-    X = check_array(X, dtype=np.float64, order="C", copy=True, input_name="X")
+    if not _is_validated(X):
+        X = check_array(X, dtype=np.float64, input_name="X")
+    X = np.array(X, order="C")
     y = np.array(y, dtype=float, order="C")
     if y.shape != X.shape[:1] and not (likelihood.targets == "numbers" and y.ndim == 2 and len(y) == len(X)):
         raise InvalidInput(f"'y' must have one value per row of 'X'; got {y.shape} for {X.shape[0]} rows.")
     likelihood.check_targets(y)
     return X, y
+
+
+def _is_validated(X: Any) -> bool:
+    """Whether scikit-learn would leave an array of inputs as it is, as that of an estimator's table."""
+    return type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.size > 0 and bool(np.isfinite(X).all())
 
 
 def check_input_names(names: Sequence[str] | None, X: Any, n_inputs: int) -> list[str]:

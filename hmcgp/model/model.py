@@ -30,7 +30,7 @@ from hmcgp.model.memory import work_space
 from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation
 from hmcgp.priors.joint import Theta
 from hmcgp.runtime.fingerprint import table_identity
-from hmcgp.runtime.interrupts import defer_interrupts
+from hmcgp.runtime.interrupts import defer_interrupts, deferred_interrupts
 from hmcgp.runtime.memory import WorkSpace
 from hmcgp.runtime.typing import Array
 
@@ -238,13 +238,13 @@ class Model:
         dkernel = contract.derivatives(kernel, pullback(evidence.dK), self._hyper.n_kernel)
         return evidence, self._hyper.gradient(dkernel, evidence.dlik)
 
-    @defer_interrupts
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
         """Kernel with values and latent posterior at theta, ready to predict."""
-        theta = self.theta_vector(theta)
-        kernel = self.kernel_at(theta)
-        K = self._covariance(contract.covariance(kernel, self.X))
-        return kernel, self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
+        with deferred_interrupts():
+            theta = self.theta_vector(theta)
+            kernel = self.kernel_at(theta)
+            K = self._covariance(contract.checked_covariance(kernel, kernel(self.X), len(self.X)))
+            return kernel, self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
 
     def _covariance(self, K: Array) -> Array:
         """Refuse negative variances of a user's kernel, of which some providers make finite numbers."""

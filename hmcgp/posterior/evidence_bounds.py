@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hmcgp.model import Model
-from hmcgp.posterior.predict import each_posterior, per_group
+from hmcgp.posterior.over_draws import SolvedDraw, Statistic, summarise
 from hmcgp.runtime.typing import Array
 
 
@@ -49,12 +49,14 @@ def evidence_bounds(model: Model, draws: Array, *, n_jobs: int | None = None) ->
     """
     draws = np.asarray(draws, dtype=float)
     models = [model.with_evidence(name) for name in ("lower", "upper")]  # both first: they refuse other likelihoods
-    return EvidenceBounds(*(np.concatenate(per_group(_log_z, bound, draws, n_jobs=n_jobs)) for bound in models))
+    return EvidenceBounds(*(summarise(_LogEvidence(), bounding, draws, n_jobs=n_jobs) for bounding in models))
 
 
-def _log_z(model: Model, draws: Array) -> Array:
-    """Log evidence of each draw."""
-    out = np.empty(len(draws))
-    for s, _, evidence in each_posterior(model, draws):
-        out[s] = evidence.log_z
-    return out
+class _LogEvidence(Statistic):
+    """Log evidence of each draw, of shape (S,)."""
+
+    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
+        return (n_draws,)
+
+    def update(self, out: Array, draw: SolvedDraw) -> None:
+        out[draw.index] = draw.evidence.log_z

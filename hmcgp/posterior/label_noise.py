@@ -1,4 +1,4 @@
-"""Which training labels are probably wrong.
+"""Posterior probability that a training label is wrong.
 
 Under `LabelNoise` a true label t_i, with P(t_i | f) = Φ(t_i f) or a step, is observed as y_i = -t_i with probability ε.
 Given the cavity N(μ_i, v_i), which is what all other rows say about row i,

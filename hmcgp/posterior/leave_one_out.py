@@ -17,7 +17,6 @@ k says whether the weights can be trusted: up to 0.7 they can.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.evidence import Iterative, SupportsLeaveGroupsOut, SupportsLeaveOneOut
 from hmcgp.model import Model
-from hmcgp.posterior.predict import each_posterior, per_group
+from hmcgp.posterior.over_draws import SolvedDraw, Statistic, summarise
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
 
@@ -68,7 +67,7 @@ class LeaveOneOut:
         return float(-np.mean(self.pointwise))
 
     def in_units(self, log_unit: float | Array) -> LeaveOneOut:
-        """The same for targets in other units, whose log density is lower by log_unit, one for all or one per row."""
+        """Convert to other units of the targets, in which log densities are lower by log_unit (one, or one per row)."""
         pointwise = self.pointwise - log_unit
         return replace(self, elpd=float(pointwise.sum()), pointwise=pointwise)
 
@@ -87,7 +86,7 @@ def loo(
     model: Model,
     draws: Array,
     *,
-    together: NDArray[np.intp] | None = None,
+    row_groups: NDArray[np.intp] | None = None,
     r_eff: float = 1.0,
     n_jobs: int | None = None,
 ) -> LeaveOneOut:
@@ -99,9 +98,9 @@ def loo(
         With any evidence whose posterior has a cavity: all but "upper".
     draws : ndarray of shape (S, p)
         Natural hyperparameters, drawn given all rows.
-    together : ndarray of shape (n,), optional
-        Numbers 0, 1, … of the groups in which rows are left out, where one row of the user's is several of the model's.
-        Default: each by itself.
+    row_groups : ndarray of shape (n,), optional
+        Group of each row, 0, 1, …: rows of a group are left out at once, as those that one row of the user's table
+        becomes.  Default: each by itself.
     r_eff : float, default=1.0
         Effective draws per draw, at most 1: decides how many weights count as the tail.
     n_jobs : int, optional
@@ -121,80 +120,92 @@ def loo(
     ApproximationWarning
         When some k exceeds 0.7: the hyperparameters change too much when that row is left out.
     """
-    if together is not None and model.likelihood.weights is not None:
+    if row_groups is not None and model.likelihood.weights is not None:
         raise InvalidInput(
             "rows of coregional outputs cannot be left out where they have weights. Fit without 'sample_weight', or "
             "take outputs='independent'."
         )
     if model.likelihood.weights is None:
-        return combine(log_predictive_per_draw(model, draws, together=together, n_jobs=n_jobs), r_eff=r_eff)
-    both = np.concatenate(per_group(_log_predictive_and_removed, model, draws, n_jobs=n_jobs))
+        return combine(log_predictive_per_draw(model, draws, row_groups=row_groups, n_jobs=n_jobs), r_eff=r_eff)
+    both = summarise(_LogAverages(("log_average", "log_weighted_average")), model, draws, n_jobs=n_jobs)
     return combine(both[:, 0], both[:, 1], r_eff=r_eff)
 
 
 def log_predictive_per_draw(
-    model: Model, draws: Array, *, together: NDArray[np.intp] | None = None, n_jobs: int | None = None
+    model: Model, draws: Array, *, row_groups: NDArray[np.intp] | None = None, n_jobs: int | None = None
 ) -> Array:
-    """Log p(y_i | y_-i, θ_s) for each draw and row, of shape (S, n), of all columns of y together (see `loo`)."""
-    if together is not None:
-        return np.concatenate(per_group(_log_predictive_of_groups, model, draws, together, n_jobs=n_jobs))
-    return np.concatenate(per_group(_log_predictive, model, draws, n_jobs=n_jobs))
+    """Log p(y_i | y_-i, θ_s) for each draw and row, of shape (S, n), of all columns of y jointly (see `loo`)."""
+    if row_groups is not None:
+        return summarise(_LogDensityOfGroups(row_groups), model, draws, n_jobs=n_jobs)
+    return summarise(_LogAverages(("log_average",)), model, draws, n_jobs=n_jobs)[:, 0]
 
 
 def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
     """Mean and variance of each latent value given all other targets, for each draw: two arrays of shape (S, n)."""
-    mean, variance = np.concatenate(per_group(_cavities, model, draws, n_jobs=n_jobs), axis=1)
+    mean, variance = summarise(_Cavities(), model, draws, n_jobs=n_jobs)
     return mean, variance
 
 
-def _log_predictive(model: Model, draws: Array) -> Array:
-    return _log_averages(model, draws, "log_average")[:, 0]
+@dataclass(frozen=True)
+class _Cavities(Statistic):
+    """Mean and variance of every latent value without its own target, of shape (2, S, n)."""
+
+    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
+        return 2, n_draws, len(model.y)
+
+    def update(self, out: Array, draw: SolvedDraw) -> None:
+        out[:, draw.index] = _cavity(draw)
+
+    def merge(self, out: Array, group: slice, part: Array) -> None:
+        out[:, group] = part
 
 
-def _log_predictive_and_removed(model: Model, draws: Array) -> Array:
-    """The same and, beside it, how much each row with its weight adds to the log evidence, of shape (S, 2, n)."""
-    return _log_averages(model, draws, "log_average", "log_weighted_average")
+@dataclass(frozen=True)
+class _LogAverages(Statistic):
+    """Log averages over the cavities by these methods of the likelihood, columns of y jointly: (S, len(methods), n)."""
+
+    methods: tuple[str, ...]
+
+    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
+        return n_draws, len(self.methods), len(model.y)
+
+    def update(self, out: Array, draw: SolvedDraw) -> None:
+        moments, likelihood = _cavity(draw), draw.likelihood
+        for k, method in enumerate(self.methods):
+            log_p = getattr(likelihood, method)(draw.model.y, *moments)
+            out[draw.index, k] = log_p if log_p.ndim == 1 else log_p.sum(axis=1)
 
 
-def _log_averages(model: Model, draws: Array, *methods: str) -> Array:
-    """What these methods of the likelihood make of the cavities, columns of y together: (S, len(methods), n)."""
-    out = np.empty((len(draws), len(methods), len(model.y)))
-    for s, moments in _each_cavity(model, draws):
-        likelihood = model.likelihood_at(draws[s])
-        for k, method in enumerate(methods):
-            log_p = getattr(likelihood, method)(model.y, *moments)
-            out[s, k] = log_p if log_p.ndim == 1 else log_p.sum(axis=1)
-    return out
+@dataclass(frozen=True)
+class _LogDensityOfGroups(Statistic):
+    """Log density of each group of rows given all others, of shape (S, number of groups)."""
+
+    row_groups: NDArray[np.intp]
+
+    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
+        return n_draws, int(self.row_groups.max()) + 1
+
+    def update(self, out: Array, draw: SolvedDraw) -> None:
+        groups = np.split(np.argsort(self.row_groups, kind="stable"), np.cumsum(np.bincount(self.row_groups))[:-1])
+        posterior = draw.evidence.posterior
+        if not isinstance(posterior, SupportsLeaveGroupsOut):
+            raise _refusal(draw.model)
+        out[draw.index] = posterior.log_density_without(groups)
 
 
-def _log_predictive_of_groups(model: Model, draws: Array, together: NDArray[np.intp]) -> Array:
-    groups = np.split(np.argsort(together, kind="stable"), np.cumsum(np.bincount(together))[:-1])
-    out = np.empty((len(draws), len(groups)))
-    for s, _, evidence in each_posterior(model, draws):
-        if not isinstance(evidence.posterior, SupportsLeaveGroupsOut):
-            raise _refusal(model)
-        out[s] = evidence.posterior.log_density_without(groups)
-    return out
-
-
-def _cavities(model: Model, draws: Array) -> Array:
-    found = dict(_each_cavity(model, draws))
-    return np.stack([found[s] for s in range(len(draws))], axis=1)
-
-
-def _each_cavity(model: Model, draws: Array) -> Iterator[tuple[int, tuple[Array, Array]]]:
-    """Yield s, and mean and variance of the latent values of every row without its own target.
+def _cavity(draw: SolvedDraw) -> tuple[Array, Array]:
+    """Mean and variance of the latent values of every row without its own target.
 
     Of shape (n,); with C classes (n, C) and, a covariance, (n, C, C).
     """
-    for s, _, evidence in each_posterior(model, draws):
-        if not isinstance(evidence.posterior, SupportsLeaveOneOut):
-            raise _refusal(model)
-        yield s, evidence.posterior.cavity()
+    posterior = draw.evidence.posterior
+    if not isinstance(posterior, SupportsLeaveOneOut):
+        raise _refusal(draw.model)
+    return posterior.cavity()
 
 
 def _refusal(model: Model) -> InvalidInput:
-    """Error that names an evidence whose posterior does let rows go."""
+    """Error that names an evidence whose posterior can leave rows out."""
     name = type(model.evidence).__name__
     if isinstance(model.evidence, Iterative):
         return InvalidInput(

@@ -1,6 +1,6 @@
 """Mixtures of Gaussians with equal weights, one component per draw: moments, quantiles, log density.
 
-Components are arrays of which the first axis is the draws; the others are places, and may be several.
+Components are arrays whose first axis is that of the draws; the others are those of the inputs and outputs.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def merge(into: Array, n: int, other: Array | tuple[Array, Array | float, Array]
     into : ndarray of shape (3, ...)
         Mean of the means, sum of the squares of their deviations from it, and sum of the variances.
     n, k : int
-        How many there are, and how many come.
+        Number of components already there, and added.
     other : array-like of shape (3, ...)
-        Of those that come.
+        Moments of the added ones.
     """
     deviation = other[0] - into[0]
     into[0] += (k / (n + k)) * deviation
@@ -76,9 +76,9 @@ def quantiles(q: Array, mean: Array, variance: Array) -> Array:
     Returns
     -------
     ndarray of shape (k, ...)
-        By Newton's method, safeguarded by bisection; each place by itself, whatever the others.
+        By Newton's method, safeguarded by bisection, for each input and output by itself.
     """
-    places = mean.shape[1:]
+    shape = mean.shape[1:]
     mean, variance = mean.reshape(len(mean), -1), variance.reshape(len(mean), -1)
     out = np.empty((len(q), mean.shape[1]))
     size = max(_NUMBERS // len(mean), 1)
@@ -88,7 +88,7 @@ def quantiles(q: Array, mean: Array, variance: Array) -> Array:
             # a component of no width is a step, whose slope overflows
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
                 out[i, some] = _quantile(float(p), mean[:, some], np.sqrt(variance[:, some]))
-    return out.reshape(len(q), *places)
+    return out.reshape(len(q), *shape)
 
 
 def _quantile(p: float, mean: Array, sd: Array) -> Array:

@@ -198,7 +198,7 @@ def test_draws_average_to_the_probabilities(thyroid):
     assert (gp.predict_proba(X).sum(axis=1) == 1.0).all()
     mean, variance = gp.latent_mean_and_variance(X[:9])
     assert mean.shape == variance.shape == (9, 3)
-    per_draw = predict.latent_moments(gp.model_, gp.trace_.flat, gp._scaling.apply(X[:9].to_numpy()))
+    per_draw = predict.latent_moments(gp.model_, gp.trace_.flat, gp._inputs.scaling.apply(X[:9].to_numpy()))
     np.testing.assert_allclose(mean, per_draw[0].mean(axis=0), atol=1e-10)
     np.testing.assert_allclose(variance, per_draw[1].mean(axis=0) + per_draw[0].var(axis=0), rtol=1e-8)
     with pytest.warns(UserWarning, match="leave-one-out"):

@@ -86,7 +86,7 @@ def test_mean_sd_and_covariance_tell_one_story(gp):
 def test_quantiles_and_density_are_of_the_mixture(gp):
     y = Y.mean() + np.linspace(-20.0, 20.0, len(X_NEW))
     mean, variance = predict.observed_moments(*gp._new_inputs(X_NEW))
-    mean, variance = gp._in_units(mean), gp._unit**2 * variance
+    mean, variance = gp._targets.in_units(mean), gp._targets.unit**2 * variance
     density = np.mean(norm.pdf(y, mean, np.sqrt(variance)), axis=0)
     np.testing.assert_allclose(gp.log_predictive_density(X_NEW, y), np.log(density), rtol=1e-9)
     q = [0.01, 0.5, 0.9]

@@ -52,13 +52,13 @@ def whole_covariance(gp, inputs):
     """C of observations of all outputs at inputs, output after output, in the units of Y; from the parameters alone."""
     theta = dict(zip(gp.model_.names, gp.trace_.flat[0], strict=True))
     scales = np.array([theta["length_scale[depth]"], theta["length_scale[age]"]])
-    C = SquaredExponential(theta.get("variance", 1.0), scales, ard=True)(gp._scaling.apply(inputs))
+    C = SquaredExponential(theta.get("variance", 1.0), scales, ard=True)(gp._inputs.scaling.apply(inputs))
     if gp.outputs == "independent":
         B, noise = np.eye(2), np.full(2, theta["noise"])
     else:
         L = np.array([[theta["scale[yield]"], 0.0], [theta["mixing[price,yield]"], theta["scale[price]"]]])
         B, noise = L @ L.T, np.array([theta["noise[yield]"], theta["noise[price]"]])
-    unit = gp._target_scaling.spread
+    unit = gp._targets.scaling.spread
     f = np.kron(B * np.outer(unit, unit), C)
     return f, np.repeat(unit**2 * noise, len(inputs))
 
@@ -67,7 +67,7 @@ def conditioned(gp, X_all, Y_all, given, asked):
     """Mean and covariance of the asked of all numbers, output after output, given others."""
     f, noise = whole_covariance(gp, X_all)
     C, y = f + np.diag(noise), np.asarray(Y_all).T.ravel()
-    mean = np.repeat(gp._target_scaling.undo(np.zeros((1, 2)))[0], len(X_all))
+    mean = np.repeat(gp._targets.scaling.undo(np.zeros((1, 2)))[0], len(X_all))
     W = np.linalg.solve(C[np.ix_(given, given)], C[np.ix_(given, asked)])
     return mean[asked] + W.T @ (y - mean)[given], C[np.ix_(asked, asked)] - C[np.ix_(asked, given)] @ W
 
@@ -135,7 +135,7 @@ def test_predictions_are_those_of_the_whole_gaussian(point):
     given = np.flatnonzero(~new & ~np.isnan(Y_all.T.ravel()))
     mean, covariance = conditioned(point, X_all, Y_all, given, np.flatnonzero(new))
     found, found_covariance = point.predict(X_NEW, return_cov=True)
-    unit = point._target_scaling.spread
+    unit = point._targets.scaling.spread
     np.testing.assert_allclose(found / unit, mean.reshape(2, 9).T / unit, atol=1e-8)
     for a in range(2):
         block = covariance[9 * a : 9 * a + 9, 9 * a : 9 * a + 9]
@@ -204,12 +204,12 @@ def test_append_equals_a_refit_at_the_same_hyperparameters(kind):
     targets = targets_of(kind)
     gp = quick(outputs=kind).fit(X[:20], targets[:20])
     gp.append(X[20:21], targets[20:21]).append(X[21:], targets[21:])
-    scaled = gp._target_scaling.apply(targets.to_numpy())
-    rows, y = gp._layout.rows(gp._scaling.apply(X.to_numpy()), scaled)
+    scaled = gp._targets.scaling.apply(targets.to_numpy())
+    rows, y = gp._targets.layout.rows(gp._inputs.scaling.apply(X.to_numpy()), scaled)
     whole = Model(
         rows, y, kernel=gp.model_.kernel, likelihood=gp.likelihood if kind == "independent" else gp.model_.likelihood
     )
-    asked = gp._layout.asked(gp._scaling.apply(X_NEW.to_numpy()))
+    asked = gp._targets.layout.prediction_inputs(gp._inputs.scaling.apply(X_NEW.to_numpy()))
     draws = gp._kept_draws()
     for found, expected in zip(
         predict.latent_moments(gp.model_, draws, asked), predict.latent_moments(whole, draws, asked), strict=True
@@ -217,8 +217,10 @@ def test_append_equals_a_refit_at_the_same_hyperparameters(kind):
         np.testing.assert_allclose(found, expected, atol=1e-8)
     for theta in draws[:3]:
         assert gp.model_.posterior(theta)[1].log_z == pytest.approx(whole.posterior(theta)[1].log_z, abs=1e-8)
-    np.testing.assert_allclose(gp._observed(), targets, rtol=1e-12)
-    np.testing.assert_allclose(gp._observed_inputs(), X, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(gp._targets.observed(gp.model_), targets, rtol=1e-12)
+    np.testing.assert_allclose(
+        gp._inputs.scaling.undo(gp._targets.observed_inputs(gp.model_)), X, rtol=1e-12, atol=1e-12
+    )
     assert gp.loo().pointwise.shape == (30,)
     with pytest.raises(InvalidInput, match="column for each of the 2 outputs yield, price; got 3"):
         gp.append(X[:2], np.zeros((2, 3)))
@@ -230,7 +232,7 @@ def test_covariance_between_outputs():
     gp = quick(outputs="coregional").fit(X, GAPS)
     draws, names = gp._kept_draws(), gp.model_.names
     s0, s1, m = (draws[:, names.index(name)] for name in ("scale[yield]", "scale[price]", "mixing[price,yield]"))
-    B, (u, v) = gp.output_covariance(), gp._target_scaling.spread
+    B, (u, v) = gp.output_covariance(), gp._targets.scaling.spread
     np.testing.assert_allclose(B[:, 0, 0], (u * s0) ** 2, rtol=1e-12)
     np.testing.assert_allclose(B[:, 0, 1], u * v * s0 * m, rtol=1e-12)
     np.testing.assert_allclose(B[:, 1, 1], v**2 * (m**2 + s1**2), rtol=1e-12)
@@ -244,7 +246,7 @@ def test_known_noise():
     known = np.random.default_rng(5).uniform(0.5, 2.0, size=(30, 2)) * [1.0, 0.03**2]
     gp = quick(outputs="coregional", likelihood=Gaussian(0.0), sampler="map").fit(X, GAPS, noise_variance=known)
     there = ~np.isnan(GAPS.to_numpy())
-    np.testing.assert_allclose(gp.model_.likelihood.known, (known / gp._unit**2)[there], rtol=1e-12)
+    np.testing.assert_allclose(gp.model_.likelihood.known, (known / gp._targets.unit**2)[there], rtol=1e-12)
     gp.append(X_NEW, Y_NEW, noise_variance=known[:9])
     assert len(gp.model_.likelihood.known) == len(gp.model_.y)
     with pytest.raises(InvalidInput, match=r"one value for each row and output, \(30, 2\); got \(30,\)"):

@@ -163,7 +163,7 @@ def test_leaving_a_weighted_row_out_asks_for_its_plain_density():
     kernel, evidence = other.posterior(theta)
     mean, variance = evidence.posterior.predict(kernel(other.X, model.X[[7]]), kernel.diag(model.X[[7]]))
     sd = np.sqrt(variance + other.likelihood_at(theta).noise)
-    expected = norm.logpdf(model.y[7], mean, sd) - np.log(gp._unit)  # of y, in its own units
+    expected = norm.logpdf(model.y[7], mean, sd) - np.log(gp._targets.unit)  # of y, in its own units
     np.testing.assert_allclose(gp.loo().pointwise[7], expected[0], rtol=1e-8)
 
 

@@ -24,7 +24,7 @@ def weighted_and_copied(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_weight_of_two_is_the_row_twice(kind):
     one, other = weighted_and_copied(kind)
-    np.testing.assert_allclose(one._target_scaling.spread, other._target_scaling.spread, rtol=1e-12)
+    np.testing.assert_allclose(one._targets.scaling.spread, other._targets.scaling.spread, rtol=1e-12)
     u = np.linspace(-0.5, 0.5, one.model_.n_dim)
     (log_p, grad), (log_q, slope) = one.model_.logdensity_and_grad(u), other.model_.logdensity_and_grad(u)
     np.testing.assert_allclose(log_p, log_q, rtol=1e-9)
@@ -55,7 +55,7 @@ def test_leaving_rows_with_weights_out():
     theta = gp.trace_.flat
     mean, variance = predict.observed_moments(without, theta, gp.model_.X[:1])
     expected = -0.5 * ((gp.model_.y[0] - mean[0, 0]) ** 2 / variance[0, 0] + np.log(2.0 * np.pi * variance[0, 0]))
-    np.testing.assert_allclose(gp.loo().pointwise[0], expected.sum() - np.log(gp._target_scaling.spread).sum())
+    np.testing.assert_allclose(gp.loo().pointwise[0], expected.sum() - np.log(gp._targets.scaling.spread).sum())
     coregional = quick(sampler="map", outputs="coregional").fit(X, GAPS, sample_weight=weights)
     with pytest.raises(InvalidInput, match="cannot be left out where they have weights"):
         coregional.loo()

@@ -364,7 +364,7 @@ def test_a_kernel_that_all_classes_share(thyroid):
 
 def test_rows_may_be_appended(fitted, thyroid):
     X, y = thyroid
-    X, codes = fitted._scaling.apply(X.to_numpy()), np.unique(y, return_inverse=True)[1].astype(float)
+    X, codes = fitted._inputs.scaling.apply(X.to_numpy()), np.unique(y, return_inverse=True)[1].astype(float)
     theta = fitted.trace_.flat[0]
     first = Model(X[:60], codes[:60], kernel=fitted.model_.kernel, likelihood=MultinomialProbit(3))
     both = first.with_rows(X[60:], codes[60:])

@@ -26,13 +26,13 @@ SHORT = {"draws": 30, "tune": 60, "chains": 2, "n_jobs": 1, "progressbar": False
 def at_same_draws(gp, X_all, targets, likelihood=None):
     """Predictions of a model of all rows, solved from scratch, at the draws that `gp` averages over."""
     whole = Model(
-        gp._scaling.apply(X_all),
+        gp._inputs.scaling.apply(X_all),
         targets,
         kernel=gp.kernel if gp.kernel is not None else SquaredExponential(ard=True),
         likelihood=likelihood if likelihood is not None else gp.likelihood,
         evidence=gp.evidence,
     )
-    return whole, predict.latent_moments(whole, gp._kept_draws(), gp._scaling.apply(X_NEW))
+    return whole, predict.latent_moments(whole, gp._kept_draws(), gp._inputs.scaling.apply(X_NEW))
 
 
 @pytest.mark.parametrize("pieces", [[50], [41, 50], [40, 41, 43, 50]], ids=str)
@@ -40,8 +40,8 @@ def test_regression_equals_a_refit_at_the_same_hyperparameters(pieces):
     gp = GPRegressor(**SHORT).fit(X[:35], Y[:35])
     for start, stop in zip([35, *pieces[:-1]], pieces, strict=True):
         gp.append(X[start:stop], Y[start:stop])
-    whole, (mean, variance) = at_same_draws(gp, X, gp._target_scaling.apply(Y[:, None])[:, 0])
-    got_mean, got_variance = predict.latent_moments(gp.model_, gp._kept_draws(), gp._scaling.apply(X_NEW))
+    whole, (mean, variance) = at_same_draws(gp, X, gp._targets.scaling.apply(Y[:, None])[:, 0])
+    got_mean, got_variance = predict.latent_moments(gp.model_, gp._kept_draws(), gp._inputs.scaling.apply(X_NEW))
     np.testing.assert_allclose(got_mean, mean, atol=1e-8)
     np.testing.assert_allclose(got_variance, variance, atol=1e-8)
     for theta in gp._kept_draws()[:3]:
@@ -56,7 +56,7 @@ def test_classification_equals_a_refit_at_the_same_hyperparameters(likelihood, e
     gp = GPClassifier(likelihood=likelihood, evidence=evidence, **SHORT).fit(X[:35], LABELS[:35])
     gp.append(X[35:44], LABELS[35:44]).append(X[44:], LABELS[44:])
     _, (mean, variance) = at_same_draws(gp, X, LABELS)
-    got_mean, got_variance = predict.latent_moments(gp.model_, gp._kept_draws(), gp._scaling.apply(X_NEW))
+    got_mean, got_variance = predict.latent_moments(gp.model_, gp._kept_draws(), gp._inputs.scaling.apply(X_NEW))
     np.testing.assert_allclose(got_mean, mean, atol=1e-7)
     np.testing.assert_allclose(got_variance, variance, atol=1e-7)
     assert gp.predict_proba(X_NEW).shape == (12, 2)
@@ -66,10 +66,10 @@ def test_weights_are_the_predictive_density_of_what_came():
     gp = GPRegressor(**SHORT).fit(X[:40], Y[:40])
     draws = gp._kept_draws()
     mean, variance = predict.observed_moments(*gp._new_inputs(X[40:41]))
-    mean, variance = gp._in_units(mean), gp._unit**2 * variance
+    mean, variance = gp._targets.in_units(mean), gp._targets.unit**2 * variance
     expected = -0.5 * ((Y[40] - mean[:, 0]) ** 2 / variance[:, 0] + np.log(2.0 * np.pi * variance[:, 0]))
     gp.append(X[40:41], Y[40:41])
-    got = gp._log_weight - np.log(gp._unit)  # a density in the units of y
+    got = gp._log_weight - np.log(gp._targets.unit)  # a density in the units of y
     np.testing.assert_allclose(got, expected, atol=1e-8)
     assert len(gp._kept_draws()) == len(draws)
 
@@ -100,13 +100,13 @@ def test_known_and_varying_noise_grow_too():
     known = np.linspace(0.01, 0.5, 50)
     gp = GPRegressor(likelihood=Gaussian(0.0), **SHORT).fit(X[:40], Y[:40], noise_variance=known[:40])
     gp.append(X[40:], Y[40:], noise_variance=known[40:])
-    np.testing.assert_allclose(np.array(gp.model_.likelihood.known) * gp._unit**2, known, rtol=1e-12)
+    np.testing.assert_allclose(np.array(gp.model_.likelihood.known) * gp._targets.unit**2, known, rtol=1e-12)
     with pytest.raises(InvalidInput, match="to fit and to append, or to neither"):
         gp.append(X[:1], Y[:1])
     varying = GPRegressor(likelihood=VaryingNoise(), **SHORT).fit(X[:47], Y[:47]).append(X[47:], Y[47:])
-    _, (mean, _) = at_same_draws(varying, X, varying._target_scaling.apply(Y[:, None])[:, 0])
+    _, (mean, _) = at_same_draws(varying, X, varying._targets.scaling.apply(Y[:, None])[:, 0])
     np.testing.assert_allclose(
-        varying.latent_mean_and_variance(X_NEW)[0], varying._in_units(mean.mean(axis=0)), atol=1e-7
+        varying.latent_mean_and_variance(X_NEW)[0], varying._targets.in_units(mean.mean(axis=0)), atol=1e-7
     )
 
 

@@ -111,7 +111,7 @@ def test_coregional_with_unit_b_is_independent():
     np.testing.assert_allclose(stacked.log_evidence(two[0])[0], shared.log_evidence(one[0])[0], rtol=1e-11)
     moments = predict.observed_moments(shared, one, X), predict.observed_moments(stacked, two, STACKED)
     np.testing.assert_allclose(np.reshape(moments[1], (2, 1, 12, 3)), moments[0], rtol=1e-9)
-    left_out = log_predictive_per_draw(stacked, two, together=np.repeat(np.arange(12), 3))
+    left_out = log_predictive_per_draw(stacked, two, row_groups=np.repeat(np.arange(12), 3))
     np.testing.assert_allclose(left_out, log_predictive_per_draw(shared, one), rtol=1e-9)
 
 

@@ -218,3 +218,18 @@ def test_no_start():
         find_map(HalfSpace(edge=1e6), random_state=0)
     with pytest.raises(InvalidInput, match="-inf at 'start'"):
         find_map(HalfSpace(), start=np.array([-1.0, 0.0]))
+
+
+@pytest.mark.parametrize("search", [find_map, find_modes])
+def test_searches_evaluate_with_one_blas_thread(search):
+    """Sums inside a factorisation have another order with more threads, and the draws that follow other bits."""
+    seen = set()
+
+    class Watching(Gaussian):
+        def evaluate(self, u, carry=None):
+            seen.update(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+            return super().evaluate(u, carry)
+
+    with threadpool_limits(2, user_api="blas"):
+        search(Watching(np.zeros(2), np.eye(2)), n_restarts=2, random_state=0, n_jobs=1)
+    assert seen == {1}

@@ -13,7 +13,7 @@ from hmcgp import GPClassifier, Model, datasets, find_map, sample
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import Laplace, LowerBound, UpperBound
 from hmcgp.likelihoods import Logistic
-from hmcgp.posterior import evidence_bounds, predict
+from hmcgp.posterior import evidence_bounds, over_draws, predict
 from tests.helpers.checks import check_gradient
 
 CRABS = datasets.load_crabs()
@@ -49,8 +49,8 @@ def test_bounds_do_not_depend_on_the_workers_and_travel_to_processes(draws):
     model = Model(Z, Y)
     one, two = (evidence_bounds.evidence_bounds(model, draws, n_jobs=n) for n in (1, 2))
     np.testing.assert_array_equal(one, two)
-    function, bound = pickle.loads(pickle.dumps((evidence_bounds._log_z, model.with_evidence("lower"))))
-    np.testing.assert_array_equal(function(bound, draws[:25]), one.lower[:25])
+    call = pickle.loads(pickle.dumps((evidence_bounds._LogEvidence(), model.with_evidence("lower"))))
+    np.testing.assert_array_equal(over_draws.solve_group(*call, draws[:25]), one.lower[:25])
 
 
 def test_with_evidence_leaves_the_model_alone():

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from hmcgp import GPClassifier, GPRegressor
 from hmcgp.likelihoods import Gaussian
-from hmcgp.posterior import mixture, predict
+from hmcgp.posterior import mixture, over_draws, predict
 
 ROWS, DRAWS = 3000, 100
 
@@ -82,9 +82,9 @@ def test_memory_is_that_of_the_rows(name, estimator, call, rows, request, monkey
     gp = request.getfixturevalue(estimator)
     call(gp, X_NEW[:10])  # what is compiled or kept the first time does not count
     held = 50 * rows * (8 if "quantiles" in name else 1)  # a sixteenth of what quantiles hold at once
-    monkeypatch.setattr(predict, "HELD_BYTES", held)
+    monkeypatch.setattr(over_draws, "HELD_BYTES", held)
     monkeypatch.setattr(predict, "BLOCK_BYTES", 40 * rows)
-    monkeypatch.setattr(predict, "_GROUP", DRAWS // 20)
+    monkeypatch.setattr(over_draws, "GROUP_SIZE", DRAWS // 20)
     monkeypatch.setattr(mixture, "_NUMBERS", 2**12)
     tracemalloc.start()
     try:
@@ -99,7 +99,7 @@ def test_memory_is_that_of_the_rows(name, estimator, call, rows, request, monkey
 def test_blocks_and_groups_change_nothing(name, estimator, call, rows, request, monkeypatch):
     gp = request.getfixturevalue(estimator)
     whole = call(gp, X_NEW[:60])
-    monkeypatch.setattr(predict, "HELD_BYTES", 7 * 32 * DRAWS)
+    monkeypatch.setattr(over_draws, "HELD_BYTES", 7 * 32 * DRAWS)
     monkeypatch.setattr(predict, "BLOCK_BYTES", 3000)
     monkeypatch.setattr(mixture, "_NUMBERS", 5 * DRAWS)
     for part, other in zip(np.atleast_2d(whole), np.atleast_2d(call(gp, X_NEW[:60])), strict=True):
@@ -108,7 +108,7 @@ def test_blocks_and_groups_change_nothing(name, estimator, call, rows, request, 
 
 def test_averages_are_those_of_the_draws(regressor):
     mean, variance = predict.observed_moments(*regressor._new_inputs(X_NEW[:50]))
-    mean, variance = regressor._in_units(mean), regressor._unit**2 * variance
+    mean, variance = regressor._targets.in_units(mean), regressor._targets.unit**2 * variance
     centre, sd = regressor.predict(X_NEW[:50], return_std=True)
     np.testing.assert_allclose(centre, mean.mean(axis=0), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(sd**2, variance.mean(axis=0) + mean.var(axis=0), rtol=1e-12)
@@ -116,7 +116,7 @@ def test_averages_are_those_of_the_draws(regressor):
 
 @pytest.mark.parametrize(("n_rows", "n_passes"), [(30, 1), (31, 2), (90, 3)])
 def test_every_draw_is_solved_once_but_for_quantiles_of_many_rows(n_rows, n_passes, regressor, monkeypatch):
-    monkeypatch.setattr(predict, "HELD_BYTES", 30 * 32 * DRAWS)
+    monkeypatch.setattr(over_draws, "HELD_BYTES", 30 * 32 * DRAWS)
     monkeypatch.setattr(predict, "BLOCK_BYTES", 3000)
     solved = []
     solve = regressor.model_.posterior

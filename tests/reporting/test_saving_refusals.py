@@ -108,8 +108,8 @@ def set_entry(tree, key, value, beside=None):
 EDITS = {
     "missing field": (lambda t: own(t, "samplers.Trace")[1].pop("names"), "other fields than it has: names"),
     "unknown field": (lambda t: own(t, "samplers.Trace")[1].update(more=1), "other fields than it has: more"),
-    "missing attribute": (lambda t: entries(t, "_scaling").remove(["n_features_in_", 2]), "lacks attributes"),
-    "unknown attribute": (lambda t: entries(t, "_scaling").append(["predict", 2]), "not part of a fitted.*predict"),
+    "missing attribute": (lambda t: entries(t, "_inputs").remove(["n_features_in_", 2]), "lacks attributes"),
+    "unknown attribute": (lambda t: entries(t, "_inputs").append(["predict", 2]), "not part of a fitted.*predict"),
     "missing parameter": (lambda t: entries(t, "tune").remove(["tune", 4]), "other parameters"),
     "unknown parameter": (lambda t: entries(t, "tune").append(["__class__", 4]), "other parameters"),
     "wrong parameter": (lambda t: set_entry(t, "tune", "four"), "wrong types: tune is a str"),

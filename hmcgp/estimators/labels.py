@@ -1,0 +1,194 @@
+"""Tables of labels: two classes as -1 and +1, several as 0, 1, 2, …."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from hmcgp.errors import InvalidInput
+from hmcgp.estimators.columns import Columns, plain_targets
+from hmcgp.estimators.settings import validated
+from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable, names_of_inputs
+from hmcgp.estimators.table_warnings import warn_about_copies
+from hmcgp.estimators.weights import class_weights, concatenate_weights, drop_zero_weight_rows
+from hmcgp.evidence import EvidenceProvider, MultinomialEP, SoftmaxLaplace
+from hmcgp.kernels import Kernel
+from hmcgp.kernels.per_class import PerClass
+from hmcgp.likelihoods import Classes, Likelihood, MultinomialProbit, Softmax
+from hmcgp.model import GrowingModel, Model
+from hmcgp.runtime.checks import lowered
+from hmcgp.runtime.typing import Array
+
+_NAMES_OF_CLASSES = ("softmax", "multinomial_probit")
+# names of likelihoods and of evidence for several classes, with the evidence and the likelihood that they then mean
+_SEVERAL: list[tuple[tuple[str, ...], tuple[str, ...], type[Any], type[Classes]]] = [
+    (("logistic", "softmax"), ("laplace", "softmax"), SoftmaxLaplace, Softmax),
+    (("probit", "multinomial_probit"), ("ep", "multinomial_ep"), MultinomialEP, MultinomialProbit),
+]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTargets(Targets):
+    """Classes, how the model numbers them, and their weights."""
+
+    classes: NDArray[Any]  # (C,), sorted
+    has_codes: bool  # True: 0, 1, 2, …; False: -1 and +1
+    class_weights: Array | None  # (C,)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"classes_": self.classes}
+
+    def from_codes(self, codes: NDArray[Any]) -> Array:
+        """Targets of the model from the positions of the labels among the classes."""
+        return np.asarray(codes if self.has_codes else 2.0 * codes - 1.0, dtype=np.float64)
+
+    def codes(self, y: Array) -> NDArray[np.intp]:
+        """Positions among the classes, from targets of the model."""
+        return (y if self.has_codes else (y + 1.0) / 2.0).astype(int)
+
+    def encode(self, y: Any, likelihood: Likelihood) -> Array:
+        labels = column_or_1d(plain_targets(y))
+        unknown = sorted(set(labels.tolist()) - set(self.classes.tolist()), key=str)
+        if unknown:
+            raise InvalidInput(f"'y' holds the labels {unknown[:5]}, which are not among {self.classes.tolist()}.")
+        return self.from_codes(np.searchsorted(self.classes, labels))
+
+    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, noise_variance: Any) -> NewRows:
+        new = _row_weights(self.class_weights, self.codes(y), weights)
+        both = concatenate_weights((model.likelihood.weights, len(model.y)), (new, len(y)))
+        return NewRows(X, y, None if both is None else model.likelihood.weighted(both), self)
+
+    def observed(self, model: Model) -> NDArray[Any]:
+        labels = self.classes[self.codes(model.y)]
+        return labels if labels.dtype.kind != "O" else labels.astype(str)
+
+    def observed_inputs(self, model: Model) -> Array:
+        return model.X
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTable(TrainingTable):
+    """Rows with labels."""
+
+    targets: LabelTargets
+    kernel: Kernel
+    likelihood: str | Likelihood
+
+    def model_arguments(self) -> dict[str, Any]:
+        return {
+            "X": self.inputs.scaling.apply(self.X),
+            "y": self.y,
+            "kernel": self.kernel,
+            "likelihood": self.likelihood,
+            "weights": self.weights,
+            "input_names": self.inputs.names,
+        }
+
+    def targets_as_given(self) -> tuple[dict[str, Array | None], dict[str, Any]]:
+        return {"y": self.y}, {"list of classes": self.targets.classes.tolist()}
+
+
+def label_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> LabelTable:
+    """Training table of a classifier.
+
+    Parameters
+    ----------
+    gp : GPClassifier
+        Whose settings count; it learns the names of the columns.
+    X, y, sample_weight
+        As of `GPClassifier.fit`.
+    """
+    X, y, weights, _ = drop_zero_weight_rows(X, y, sample_weight, {})
+    columns = Columns.learn(X)
+    X, y = validated(gp, columns.encode(X), y, ensure_min_samples=2)
+    _check_labels(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    _check_several(classes)
+    of_class = None
+    if gp.class_weight is not None:
+        of_class = class_weights(gp.class_weight, classes, codes, y, weights)
+        weights = _row_weights(of_class, codes, weights)
+        if weights is not None and not weights.all():  # classes of weight 0 are left out
+            keep = weights > 0.0
+            there, codes = np.unique(codes[keep], return_inverse=True)
+            X, weights, classes, of_class = X[keep], weights[keep], classes[there], of_class[there]
+            _check_several(classes)
+    weights = concatenate_weights((weights, len(X)))
+    likelihood = _likelihood(gp.likelihood, gp.evidence, len(classes))
+    of_codes = isinstance(gp.likelihood, Classes) or lowered(gp.likelihood) in _NAMES_OF_CLASSES
+    targets = LabelTargets(classes, len(classes) > 2 or of_codes, of_class)
+    inputs = Inputs.learn(X, names_of_inputs(gp), columns, weights, standardize=gp.standardize)
+    encoded = targets.from_codes(codes)
+    warn_about_copies(X, encoded)
+    kernel = _kernel(gp.kernel, inputs.default_kernel(), likelihood, classes)
+    return LabelTable(X, encoded, weights, inputs, targets, kernel, likelihood)
+
+
+def _row_weights(of_class: Array | None, codes: NDArray[np.intp], weights: Array | None) -> Array | None:
+    """Weights of the rows times those of their classes."""
+    if of_class is None:
+        return weights
+    return np.asarray(of_class[codes] * (1.0 if weights is None else weights))
+
+
+def _check_labels(y: NDArray[Any]) -> None:
+    text = [isinstance(label, str) for label in np.ravel(y)] if y.dtype == object else [False]
+    if any(text) and not all(text):
+        other = next(label for label, is_text in zip(np.ravel(y), text, strict=True) if not is_text)
+        raise InvalidInput(
+            f"'y' mixes text with labels such as {other!r} ({type(other).__name__}), which cannot be sorted: make "
+            "all of them text, y.astype(str), or all of them numbers."
+        )
+    check_classification_targets(y)
+
+
+def _check_several(classes: NDArray[Any]) -> None:
+    if len(classes) == 1:
+        raise InvalidInput(
+            f"'y' holds one class only, {classes[0]}: there is nothing to tell apart. "
+            "Check the selection of rows, or stratify the split."
+        )
+
+
+def _likelihood(
+    likelihood: str | Likelihood, evidence: str | EvidenceProvider | None, n_classes: int
+) -> str | Likelihood:
+    """The likelihood of so many classes that a name stands for."""
+    if n_classes == 2 or isinstance(likelihood, Classes):
+        return likelihood
+    for names, evidence_names, provider, kind in _SEVERAL:
+        fits = evidence is None or isinstance(evidence, provider) or lowered(evidence) in evidence_names
+        if lowered(likelihood) in names and fits:
+            return kind()
+    raise InvalidInput(
+        f"'y' holds {n_classes} classes, for which there are likelihood='logistic' (their softmax) with "
+        "evidence='laplace', and likelihood='probit' (the multinomial probit) with evidence='ep'; got "
+        f"likelihood={likelihood!r} with evidence={evidence!r}. Take one of those pairs, or one class "
+        "against the rest: sklearn.multiclass.OneVsRestClassifier(gp)."
+    )
+
+
+def _kernel(
+    kernel: Kernel | Sequence[Kernel] | None, default: Kernel, likelihood: str | Likelihood, classes: NDArray[Any]
+) -> Kernel:
+    """The kernel that is given; by default, or of a list, one for each of several classes."""
+    names = tuple(map(str, classes))
+    if isinstance(kernel, list | tuple):
+        if len(kernel) != len(names):
+            raise InvalidInput(
+                f"'kernel' lists {len(kernel)} kernels for {len(names)} classes ({', '.join(names)}): give one for "
+                "each, or one that all share."
+            )
+        return PerClass(tuple(kernel), names)
+    if kernel is not None:
+        return kernel  # type: ignore[return-value]
+    unseen = isinstance(likelihood, Classes) and likelihood.n_classes not in (None, len(names))
+    if len(names) == 2 or unseen:  # of a class without rows nothing can be learnt
+        return default
+    return PerClass((default,) * len(names), names)
