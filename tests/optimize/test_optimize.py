@@ -7,9 +7,10 @@ from math import inf
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from hmcgp.errors import InvalidInput
-from hmcgp.optimize import find_map, maximum
+from hmcgp.optimize import find_map, find_modes, maximum
 from hmcgp.optimize.maximum import GRADIENT_TOLERANCE, hessian
 from hmcgp.samplers import Evaluation
 from hmcgp.samplers.integrators import init
