@@ -13,7 +13,7 @@ cavity, q without site i,
 
 The gradient is exact: log Z is stationary in the sites, so that only its explicit dependence on K (and ε) counts.
 A row of weight ω counts as ω copies of itself, each with a cavity of its own; below 1, as one of p^ω
-(`hmcgp.evidence.ep.state`).
+(`hmcgp.evidence.ep.site_state`).
 A site may be negative, w_i < 0, where the likelihood is not log-concave (label noise); q is proper all the same.
 Latent predictions: mean k'x, variance k** - k'Rk.  The cavity is the leave-one-out prediction of f_i.
 """
@@ -28,8 +28,8 @@ import numpy as np
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.ep import double_loop as double
-from hmcgp.evidence.ep import solve as core
-from hmcgp.evidence.ep import state
+from hmcgp.evidence.ep import sweeps as core
+from hmcgp.evidence.ep.site_state import ALPHA, CAVITY_MEAN, CAVITY_PRECISION, MEAN, PRECISION
 from hmcgp.evidence.status import NOT_CONVERGED, needs_factor, raise_for_sites
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
 from hmcgp.runtime.checks import lowered
@@ -102,10 +102,16 @@ def site_evidence(
     provider: SolverProvider, K: Array, y: Array, likelihood: Likelihood, solved: tuple[Any, ...], gradient: bool
 ) -> Evidence:
     """Evidence from the result of a compiled solver of sites; raises where its status says so."""
-    status, n_factor, residual, log_z, dflip, a, R = solved
+    status, n_factor, residual, log_z, dflip, state, R = solved
     raise_for_sites(provider, status, n_factor, residual, K)
     posterior = SitePosterior(
-        a[state.MEAN], a[state.X], a[state.W], a[state.MU], 1.0 / a[state.TAU], y, None if gradient else R
+        state[MEAN],
+        state[ALPHA],
+        state[PRECISION],
+        state[CAVITY_MEAN],
+        1.0 / state[CAVITY_PRECISION],
+        y,
+        None if gradient else R,
     )
     dlik = np.array([dflip]) if isinstance(likelihood, LabelNoise) else np.empty(0)
     return Evidence(log_z, R if gradient else None, dlik, posterior, n_factor - 1, residual)

@@ -35,8 +35,8 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.evidence.base import Evidence, SolverProvider
-from hmcgp.evidence.ep import multinomial_solve as core
-from hmcgp.evidence.ep import state
+from hmcgp.evidence.ep import multinomial_sweeps as core
+from hmcgp.evidence.ep.site_state import ALPHA, MEAN, PRECISION
 from hmcgp.evidence.laplace.softmax import SoftmaxPosterior, covariance_stack
 from hmcgp.evidence.status import NOT_POSITIVE_DEFINITE, raise_for_sites
 from hmcgp.likelihoods import Likelihood, MultinomialProbit
@@ -86,11 +86,11 @@ class MultinomialEP(SolverProvider):
         begin, warm = self.starting_point(start, y, 2 * len(y) * (n_classes - 1))
         if not (np.einsum("kii->ki", stack) >= 0.0).all():  # NaN fails too
             raise_for_sites(self, NOT_POSITIVE_DEFINITE, 0, np.inf, stack[0])
-        status, n_factor, residual, log_z, a, f, x, precision, A, M, dK = core.solve(
+        status, n_factor, residual, log_z, state, f, x, precision, A, M, dK = core.solve(
             stack, y, n_classes, begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_sites(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
-        sites = np.concatenate([a[state.X] + a[state.W] * a[state.MEAN], a[state.W]])
+        sites = np.concatenate([state[ALPHA] + state[PRECISION] * state[MEAN], state[PRECISION]])
         kept = (None, None, None) if gradient else (A, M, stack)
         posterior = MultinomialPosterior(f, x, precision, kept[0], kept[1], kept[2], sites)
         return Evidence(

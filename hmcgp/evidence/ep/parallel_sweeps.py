@@ -1,18 +1,18 @@
-"""Compiled expectation propagation: parallel sweeps, each followed by a quasi-Newton correction without factorisation.
+"""Compiled expectation propagation by parallel sweeps, each followed by a quasi-Newton correction.
 
-Symbols as in `hmcgp.evidence.ep.state`.
+Symbols as in `hmcgp.evidence.ep.site_state`.
 
-One sweep factorises at w, n³ operations with S, and then solves a model of these equations to second order in the
-change of w, at n² operations a step: only the cavity precisions are approximated,
+One sweep factorises at w, n³ operations with S, and then solves a model of the equations that is of second order in the
+change of w, at n² operations a step.  Only the cavity precisions are approximated,
 
     τ_i(w + δ) = τ_i + Σ_{j≠i} (S_ij/S_ii)² δ_j + O(δ²)          (exact in δ_i, and for perfectly correlated sites)
 
 while moments are exact, and the mean moves by Newton's step with the S at hand, δm = S r, δx = r - w δm,
-r = (a - x)/(1 - Uv).  This fixed point is accelerated by Anderson's method.  The error of a sweep is the square of that
-of the one before: three or four sweeps, against dozens of plain ones.
+r = (a - x)/(1 - Uv).  This fixed point is accelerated by Anderson's method.  The error of a sweep is the square of the
+error of the one before: three or four sweeps suffice, against dozens of plain ones.
 
-Where that does not lower the residual, plain sweeps (η, w) += β(η̂ - η, ŵ - w) with adaptive damping β follow, twice as
-many each time, before it is tried again; sites with an improper cavity (τ <= 0) are left alone in these.
+Where a correction does not lower the residual, plain sweeps (η, w) += β(η̂ - η, ŵ - w) with adaptive damping β follow,
+twice as many each time, before the next correction; they leave sites with an improper cavity (τ <= 0) unchanged.
 """
 
 from __future__ import annotations
@@ -22,46 +22,47 @@ import math
 import numpy as np
 
 from hmcgp.evidence.anderson import anderson_weights
-from hmcgp.evidence.ep.class_contrasts import posterior_of_differences
-from hmcgp.evidence.ep.site_algebra import covariance
-from hmcgp.evidence.ep.state import (
-    BEST_W,
-    BEST_X,
+from hmcgp.evidence.ep.class_contrasts import posterior_of_contrasts
+from hmcgp.evidence.ep.site_algebra import posterior_covariance
+from hmcgp.evidence.ep.site_state import (
+    ALPHA,
+    BEST_ALPHA,
+    BEST_PRECISION,
+    CAVITY_PRECISION,
     COPIES,
-    DM,
-    DW,
+    MATCHED_PRECISION,
     MEAN,
-    MODEL_TAU,
-    S_DIAG,
-    TAU,
-    W_HAT,
-    A,
-    D,
-    Q,
-    R,
-    W,
-    X,
-    accept,
+    MEAN_STEP,
+    MODEL_CAVITY,
+    PRECISION,
+    PRECISION_STEP,
+    RESIDUAL,
+    SLOPE,
+    VARIANCE,
+    VARIANCE_DROP,
+    VARIANCE_RATIO,
+    accept_sites,
     evaluate,
-    moments,
+    final_status,
     plain_sweep,
+    update_moments,
 )
-from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
+from hmcgp.evidence.status import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
 from hmcgp.runtime.typing import Array
 
-ROUNDED_AWAY = 1e-4  # a residual that rounding alone may make, beyond which the answer is noise
+MAX_WARM_RESIDUAL = 3.0  # a warm start with a larger residual is no better than a cold one,
+_MAX_WARM_SWEEPS = 30  # nor is one that takes longer: three or four are usual
+_MAX_MODEL_STEPS = 40  # with one factor
 _MEMORY = 6  # of Anderson's method
-_INNER = 40  # steps with one factor
-_SHRINK = 0.05  # the model of a cavity precision is not believed below this fraction
+_MIN_CAVITY = 0.05  # fraction of a cavity precision below which its model is not trusted
 _PROGRESS = 0.9  # a correction must lower the residual at least to this fraction
-FAR = 3.0  # a warm start with a larger residual is not better than a cold one,
-_WARM = 30  # nor is one that takes longer: three or four are usual
+_MIN_DAMPING = 1e-6  # of a plain sweep
 
 
 @compiled
-def _products(S: Array, r: Array, delta: Array, Sr: Array, SSd: Array) -> None:
-    """S r and (S∘S)δ in one pass through the symmetric S, as sums of its rows."""
+def _symmetric_products(S: Array, r: Array, delta: Array, Sr: Array, SSd: Array) -> None:
+    """Fill S r and (S∘S)δ in one pass through the symmetric S, as sums of its rows."""
     n = r.shape[0]
     for i in range(n):
         Sr[i] = 0.0
@@ -80,126 +81,138 @@ def _products(S: Array, r: Array, delta: Array, Sr: Array, SSd: Array) -> None:
 
 
 @compiled
-def _model_step(S: Array, a: Array, now: Array) -> float:
-    """One fixed-point step of the model, from its moments; returns the largest component of the scaled step.
+def _model_step(S: Array, state: Array, now: Array) -> float:
+    """Largest component of the scaled fixed-point step of the model, from its moments.
 
-    Fills `now`, of length 8n: the point (x, m, τ), its step, and the step of (m, τ) in units of √S_ii and τ_ii.
+    Fills `now`, of length 8n: the point (x, m, τ), its step, and the step of (m, τ) in units of √S_ii and τ_i.
     """
-    n = a.shape[1]
+    n = state.shape[1]
     for i in range(n):
-        a[R, i] = (a[A, i] - a[X, i]) / a[D, i]
-        a[DW, i] = a[W_HAT, i] - a[W, i]
-    _products(S, a[R], a[DW], a[DM], a[Q])
+        state[RESIDUAL, i] = (state[SLOPE, i] - state[ALPHA, i]) / state[VARIANCE_RATIO, i]
+        state[PRECISION_STEP, i] = state[MATCHED_PRECISION, i] - state[PRECISION, i]
+    _symmetric_products(S, state[RESIDUAL], state[PRECISION_STEP], state[MEAN_STEP], state[VARIANCE_DROP])
     size = 0.0
     for i in range(n):
-        s = a[S_DIAG, i]
-        tau = a[TAU, i] + (a[Q, i] / s / s - a[DW, i] / a[COPIES, i])
-        now[i], now[n + i], now[2 * n + i] = a[X, i], a[MEAN, i], a[MODEL_TAU, i]
-        now[3 * n + i] = a[R, i] - a[W, i] * a[DM, i]
-        now[4 * n + i] = a[DM, i]
-        now[5 * n + i] = max(tau, _SHRINK * a[TAU, i]) - a[MODEL_TAU, i]
+        s, tau = state[VARIANCE, i], state[CAVITY_PRECISION, i]
+        model_tau = tau + (state[VARIANCE_DROP, i] / s / s - state[PRECISION_STEP, i] / state[COPIES, i])
+        now[i], now[n + i], now[2 * n + i] = state[ALPHA, i], state[MEAN, i], state[MODEL_CAVITY, i]
+        now[3 * n + i] = state[RESIDUAL, i] - state[PRECISION, i] * state[MEAN_STEP, i]
+        now[4 * n + i] = state[MEAN_STEP, i]
+        now[5 * n + i] = max(model_tau, _MIN_CAVITY * tau) - state[MODEL_CAVITY, i]
         now[6 * n + i] = now[4 * n + i] / math.sqrt(s)
-        now[7 * n + i] = now[5 * n + i] / a[TAU, i]
+        now[7 * n + i] = now[5 * n + i] / tau
         size = max(size, abs(now[6 * n + i]), abs(now[7 * n + i]))
     return size
 
 
 @compiled
-def _move(a: Array, now: Array, differences: Array) -> None:
-    """Take the step in `now`, accelerated by the differences of those before."""
-    n = a.shape[1]
+def _accelerated_step(state: Array, now: Array, differences: Array) -> None:
+    """Take the step in `now`, accelerated by the differences between earlier ones."""
+    n = state.shape[1]
     c = anderson_weights(differences[:, 6 * n :], now[6 * n :])
     step = now[3 * n : 6 * n].copy()
     for k in range(c.shape[0]):
         for i in range(3 * n):
             step[i] -= c[k] * (differences[k, i] + differences[k, 3 * n + i])
     for i in range(n):
-        a[X, i] += step[i]
-        a[MEAN, i] += step[n + i]
-        a[MODEL_TAU, i] = max(a[MODEL_TAU, i] + step[2 * n + i], _SHRINK * a[TAU, i])
+        state[ALPHA, i] += step[i]
+        state[MEAN, i] += step[n + i]
+        least = _MIN_CAVITY * state[CAVITY_PRECISION, i]
+        state[MODEL_CAVITY, i] = max(state[MODEL_CAVITY, i] + step[2 * n + i], least)
 
 
 @compiled
-def _correct(y: Array, kind: int, flip: float, S: Array, a: Array, residual: float, tol: float) -> None:
-    """Solve the model at the factor at hand, and leave the solution in X and W."""
+def _correct(y: Array, kind: int, flip: float, S: Array, state: Array, residual: float, tol: float) -> None:
+    """Move x and w to the solution of the model at the S at hand."""
     n = y.shape[0]
-    target = max(1e-2 * tol, 0.1 * min(residual, 1.0) * residual)
+    goal = max(1e-2 * tol, 0.1 * min(residual, 1.0) * residual)
     now, before, differences = np.empty(8 * n), np.empty(8 * n), np.empty((_MEMORY, 8 * n))
     for i in range(n):
-        a[MODEL_TAU, i] = a[TAU, i]
+        state[MODEL_CAVITY, i] = state[CAVITY_PRECISION, i]
     best = np.inf
-    for it in range(_INNER):
-        size = _model_step(S, a, now)
+    for it in range(_MAX_MODEL_STEPS):
+        size = _model_step(S, state, now)
         if size < best:
             best = size
             for i in range(n):
-                a[BEST_X, i], a[BEST_W, i] = a[X, i], a[W_HAT, i]
-        if not (size > target and size < 100.0 * best):
+                state[BEST_ALPHA, i], state[BEST_PRECISION, i] = state[ALPHA, i], state[MATCHED_PRECISION, i]
+        if not (size > goal and size < 100.0 * best):
             break
         for i in range(8 * n if it > 0 else 0):
             differences[(it - 1) % _MEMORY, i] = now[i] - before[i]
         for i in range(8 * n):
             before[i] = now[i]
-        _move(a, now, differences[: min(it, _MEMORY)])
-        if not moments(kind, flip, y, a, a[MODEL_TAU]):
+        _accelerated_step(state, now, differences[: min(it, _MEMORY)])
+        if not update_moments(kind, flip, y, state, state[MODEL_CAVITY]):
             break
     for i in range(n):
-        a[X, i], a[W, i] = a[BEST_X, i], a[BEST_W, i]
+        state[ALPHA, i], state[PRECISION, i] = state[BEST_ALPHA, i], state[BEST_PRECISION, i]
 
 
 @compiled
-def _posterior(
+def _covariance(
     K: Array, w: Array, order: Array, work: Array, S: Array, K_classes: Array, classes: Array
 ) -> tuple[bool, float]:
-    """Fill S, the covariance of q; returns whether it is one, and log|I + KW|."""
+    """Fill S, the covariance of q; returns whether it is positive definite, and log|I + K diag w|."""
     if K_classes.size > 0:
-        return posterior_of_differences(K_classes, classes, w, work, S)
-    return covariance(K, w, order, work, S)
+        return posterior_of_contrasts(K_classes, classes, w, work, S)
+    return posterior_covariance(K, w, order, work, S)
 
 
 @compiled
-def iterate(
-    K: Array, y: Array, kind: int, flip: float, warm: bool, tol: float, max_iter: int, work: Array, S: Array, a: Array,
-    order: Array, K_classes: Array, classes: Array,
+def _adapted(damping: float, residual: float, before: float) -> float:
+    """Damping of the next plain sweep: weaker after one that lowered the residual, else stronger."""
+    if not before < np.inf:
+        return damping
+    return min(1.2 * damping, 0.8) if residual < before else max(0.7 * damping, 0.1)
+
+
+@compiled
+def _improper_status(state: Array) -> int:
+    """Status where q is improper: the fault of K if no site is negative, since A = I + ρKρ is positive definite then."""
+    return NOT_POSITIVE_DEFINITE if state[PRECISION].min() >= 0.0 else NOT_CONVERGED
+
+
+@compiled
+def _falls_below(limit: float, residual: float, good: bool) -> bool:
+    """Whether all cavities are proper, and the residual is below a limit."""
+    return good and residual < limit
+
+
+@compiled
+def sweep_in_parallel(
+    K: Array, y: Array, kind: int, flip: float, warm: bool, tol: float, max_iter: int, work: Array, S: Array,
+    state: Array, order: Array, K_classes: Array, classes: Array,
 ) -> tuple[int, int, float, float]:  # fmt: skip
-    """Sweeps from the sites in `a` until converged; returns status, factorisations, residual and log|I + KW|.
+    """Sweep from the sites in `state` until converged; returns status, factorisations, residual and log|I + K diag w|.
 
     Where `K_classes` is not empty, sites are those of `hmcgp.evidence.ep.class_contrasts`, K their prior covariance.
     """
     corrected, plain_left, patience, damping = False, 0, 2, 0.8
-    accepted, from_sites = np.inf, True
-    residual, budget = np.inf, min(max_iter, _WARM) if warm else max_iter
+    residual, accepted = np.inf, np.inf
+    budget = min(max_iter, _MAX_WARM_SWEEPS) if warm else max_iter
     for n_factor in range(1, budget + 1):
-        proper, log_det = _posterior(K, a[W], order, work, S, K_classes, classes)
+        proper, log_det = _covariance(K, state[PRECISION], order, work, S, K_classes, classes)
         good = False
         if proper:
-            residual, rounding, good = evaluate(K, y, kind, flip, S, a, from_sites)
+            residual, rounding, good = evaluate(K, y, kind, flip, S, state, not corrected)
             if good and residual <= max(tol, rounding):
-                return (CONVERGED if rounding <= ROUNDED_AWAY else NOT_CONVERGED), n_factor, residual, log_det
-        if n_factor == 1 and warm and not (good and residual < FAR):
+                return final_status(rounding), n_factor, residual, log_det
+        if warm and n_factor == 1 and not _falls_below(MAX_WARM_RESIDUAL, residual, good):
             return NOT_CONVERGED, n_factor, residual, log_det
-        if corrected and not (good and residual < _PROGRESS * accepted):
-            plain_sweep(a, damping)  # the correction failed: from where it began
-            corrected, from_sites = False, True
-            plain_left, patience = patience - 1, 2 * patience
-            continue
-        if not proper:
-            if a[W].min() >= 0.0:  # A = I + ρKρ is positive definite if K is
-                return NOT_POSITIVE_DEFINITE, n_factor, residual, log_det
-            if not damping > 1e-6:
-                return NOT_CONVERGED, n_factor, residual, log_det
-            damping *= 0.5  # a plain sweep that went too far
-            plain_sweep(a, damping)
-            continue
-        if not corrected and accepted < np.inf:
-            damping = min(1.2 * damping, 0.8) if residual < accepted else max(0.7 * damping, 0.1)
-        accept(a)
-        accepted = residual
-        corrected = good and plain_left == 0
-        from_sites = not corrected
+        if corrected and not _falls_below(_PROGRESS * accepted, residual, good):  # back to where the correction began
+            corrected, plain_left, patience = False, patience - 1, 2 * patience
+        elif proper:
+            damping = damping if corrected else _adapted(damping, residual, accepted)
+            accept_sites(state)
+            accepted, corrected, plain_left = residual, good and plain_left == 0, max(plain_left - 1, 0)
+        else:  # a plain sweep went too far
+            status = _improper_status(state)
+            if status == NOT_POSITIVE_DEFINITE or damping <= _MIN_DAMPING:
+                return status, n_factor, residual, log_det
+            damping *= 0.5
         if corrected:
-            _correct(y, kind, flip, S, a, residual, tol)
+            _correct(y, kind, flip, S, state, residual, tol)
         else:
-            plain_left = max(plain_left - 1, 0)
-            plain_sweep(a, damping)
+            plain_sweep(state, damping)
     return NOT_CONVERGED, budget, residual, np.inf

@@ -6,8 +6,9 @@ With ρ = √|w|, σ = sign(w) and positive sites put first,
     S_ij = (σ_i δ_ij - σ_i σ_j A⁻¹_ij)/(ρ_i ρ_j)
 
 (`lapack.signed_cholesky_inplace`).  M exists where K⁻¹ + diag w is positive definite, and A is the B of Laplace's
-approximation where no site is negative.  Where |w_i| K_ii is small, 1 - σ_i A⁻¹_ii cancels, and the variance comes from
-S = σρ⁻¹A⁻¹ρK instead, n² operations for all of them; where it vanishes, all of column i comes from S = K - K R K.
+approximation where no site is negative.  R is the precision of the pseudo-targets that sites stand for, 1/w the variance
+of their noise.  Where |w_i| K_ii is small, 1 - σ_i A⁻¹_ii cancels, and the variance comes from S = σρ⁻¹A⁻¹ρK instead,
+n² operations for all of them; where it vanishes, all of column i comes from S = K - K R K.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TINY = 1e-10  # |w_i| K_ii below which (1 - A⁻¹_ii)/w_i has lost too many di
 
 
 @compiled
-def positive_first(w: Array, order: Array) -> int:
+def _order_by_sign(w: Array, order: Array) -> int:
     """Fill `order` with the sites, those of negative precision last; returns the number of the others."""
     n_positive = 0
     for i in range(w.shape[0]):
@@ -45,8 +46,8 @@ def positive_first(w: Array, order: Array) -> int:
 
 
 @compiled
-def factor(K: Array, w: Array, order: Array, n_positive: int, A: Array) -> bool:
-    """Signed factor M of A, in the lower triangle; False where q is no distribution."""
+def _signed_factor(K: Array, w: Array, order: Array, n_positive: int, A: Array) -> bool:
+    """Fill the lower triangle of A with the signed factor M of diag σ + ρKρ; False where q is improper."""
     n = w.shape[0]
     for i in range(n):
         a = order[i]
@@ -64,8 +65,8 @@ def factor(K: Array, w: Array, order: Array, n_positive: int, A: Array) -> bool:
 
 
 @compiled
-def _response_times(A: Array, w: Array, order: Array, x: Array, out: Array) -> None:
-    """Out = ρA⁻¹ρ x, with A⁻¹ in the lower triangle of A."""
+def _pseudo_target_precision_times(A: Array, w: Array, order: Array, x: Array, out: Array) -> None:
+    """Fill out = R x, from A⁻¹ in the lower triangle of A."""
     n = w.shape[0]
     t, u = np.empty(n), np.empty(n)
     for i in range(n):
@@ -76,23 +77,10 @@ def _response_times(A: Array, w: Array, order: Array, x: Array, out: Array) -> N
 
 
 @compiled
-def covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -> tuple[bool, float]:
-    """Fill S, both triangles, and leave A⁻¹ in the lower triangle of A.
-
-    Returns
-    -------
-    proper : bool
-        Whether K⁻¹ + diag w is positive definite; nothing else means anything where it is not.
-    log_det : float
-        log|I + K diag w|.
-    """
+def _fill_covariance(K: Array, w: Array, order: Array, n_positive: int, A: Array, S: Array) -> Array:
+    """Fill S from A⁻¹, but for columns of sites that vanish; returns σ/ρ in the order of A, 0 where these are."""
     n = w.shape[0]
-    n_positive = positive_first(w, order)
-    if not factor(K, w, order, n_positive, A):
-        return False, np.inf
-    log_det = log_determinant(A)
-    inverse_from_signed_cholesky_inplace(A, n_positive)
-    root, inverse_root, product = np.empty(n), np.empty(n), np.zeros(n)  # ρ, σ/ρ and diag(A⁻¹ρK), in the order of A
+    root, inverse_root, product = np.empty(n), np.empty(n), np.zeros(n)  # ρ, σ/ρ and diag(A⁻¹ρK)
     for i in range(n):
         wi = w[order[i]]
         root[i] = math.sqrt(abs(wi))
@@ -112,27 +100,48 @@ def covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -> tuple[bo
             S[a, a] = inverse_root[i] * (product[i] + A[i, i] * root[i] * K[a, a])
         else:
             S[a, a] = inverse_root[i] * inverse_root[i] * ((1.0 if i < n_positive else -1.0) - A[i, i])
-    for i in range(n):
-        if inverse_root[i] == 0.0:
-            _column(K, A, w, order, order[i], S)
-    return math.isfinite(log_det), log_det
+    return inverse_root
 
 
 @compiled
-def _column(K: Array, A: Array, w: Array, order: Array, i: int, S: Array) -> None:
-    """Row and column i of S = K - K R K."""
+def _fill_column(K: Array, A: Array, w: Array, order: Array, i: int, S: Array) -> None:
+    """Fill row and column i of S = K - K R K."""
     n = w.shape[0]
     k, t, u = np.empty(n), np.empty(n), np.empty(n)
     for j in range(n):
         k[j] = K[i, j] if j <= i else K[j, i]
-    _response_times(A, w, order, k, t)
+    _pseudo_target_precision_times(A, w, order, k, t)
     symmetric_times(K, t, u)
     for j in range(n):
         S[i, j] = S[j, i] = k[j] - u[j]
 
 
 @compiled
-def response(w: Array, order: Array, A: Array, R: Array) -> None:
+def posterior_covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -> tuple[bool, float]:
+    """Fill S, both triangles, and leave A⁻¹ in the lower triangle of A.
+
+    Returns
+    -------
+    proper : bool
+        Whether K⁻¹ + diag w is positive definite; S and log_det are undefined otherwise.
+    log_det : float
+        log|I + K diag w|.
+    """
+    n = w.shape[0]
+    n_positive = _order_by_sign(w, order)
+    if not _signed_factor(K, w, order, n_positive, A):
+        return False, np.inf
+    log_det = log_determinant(A)
+    inverse_from_signed_cholesky_inplace(A, n_positive)
+    inverse_root = _fill_covariance(K, w, order, n_positive, A, S)
+    for i in range(n):
+        if inverse_root[i] == 0.0:
+            _fill_column(K, A, w, order, order[i], S)
+    return math.isfinite(log_det), log_det
+
+
+@compiled
+def pseudo_target_precision(w: Array, order: Array, A: Array, R: Array) -> None:
     """Fill R = ρA⁻¹ρ, both triangles, from A⁻¹ in the lower triangle of A."""
     n = w.shape[0]
     for i in range(n):

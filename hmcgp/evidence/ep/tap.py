@@ -1,8 +1,8 @@
 """Compiled mean-field equations for given cavity variances, and the TAP iteration (Opper & Winther 2000).
 
-Symbols as in `hmcgp.evidence.ep.state`.  Given the cavity variances Λ = v, the means obey x = a(γ, Λ),
-γ = Kx - Λx.  Newton's step for these n equations is δx = (I + wK)⁻¹ r with w = U/(1 - UΛ), r = (a - x)/(1 - UΛ), and so
-δm = Kδx = S r, δx = r - w δm.  TAP solves them in turn with 1/Λ_i = 1/S_ii - w_i.
+Symbols as in `hmcgp.evidence.ep.site_state`.  Given the cavity variances Λ = v, the means satisfy x = a(γ, Λ) with
+γ = Kx - Λx.  Newton's step for these n equations is δx = (I + wK)⁻¹ r with w = U/(1 - UΛ), r = (a - x)/(1 - UΛ), so that
+δm = Kδx = S r and δx = r - w δm.  TAP alternates between these and 1/Λ_i = 1/S_ii - w_i.
 """
 
 from __future__ import annotations
@@ -11,98 +11,128 @@ import math
 
 import numpy as np
 
-from hmcgp.evidence.ep.parallel_sweeps import ROUNDED_AWAY
-from hmcgp.evidence.ep.site_algebra import covariance
-from hmcgp.evidence.ep.state import BEST_X, DM, ETA, KEPT_W, MEAN, TAU, W_HAT, A, D, Q, R, W, X, evaluate, moments
-from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
+from hmcgp.evidence.ep.site_algebra import posterior_covariance
+from hmcgp.evidence.ep.site_state import (
+    ALPHA,
+    CAVITY_PRECISION,
+    ETA,
+    KEPT_ALPHA,
+    KEPT_MEAN,
+    KEPT_PRECISION,
+    MATCHED_PRECISION,
+    MEAN,
+    MEAN_STEP,
+    PRECISION,
+    RESIDUAL,
+    SLOPE,
+    VARIANCE_RATIO,
+    evaluate,
+    final_status,
+    update_moments,
+)
+from hmcgp.evidence.status import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
 
-_HALVINGS = 12
-_CHORDS = 30  # steps with one factor
-_DIVERGED = 1e6  # times the best residual: it will not come back
+_MAX_HALVINGS = 12
+_MAX_CHORDS = 30  # steps with one factor
+_DIVERGED = 1e6  # times the best residual, from which the iteration does not recover
 
 
 @compiled
-def mean_residual(a: Array) -> float:
+def mean_residual(state: Array) -> float:
     """√Σ (a - x)² v; infinite where a moment failed."""
     total = 0.0
-    for i in range(a.shape[1]):
-        total += (a[A, i] - a[X, i]) ** 2 / a[TAU, i] + 0.0 * a[W_HAT, i]
+    for i in range(state.shape[1]):
+        difference = state[SLOPE, i] - state[ALPHA, i]
+        total += difference**2 / state[CAVITY_PRECISION, i] + 0.0 * state[MATCHED_PRECISION, i]
     return np.inf if math.isnan(total) else math.sqrt(total)
 
 
 @compiled
-def _newton(y: Array, kind: int, flip: float, S: Array, a: Array, residual: float) -> float:
-    """One step of the means with the S and W at hand, halved while the residual does not fall; returns the residual.
+def _newton_step(y: Array, kind: int, flip: float, S: Array, state: Array, residual: float) -> float:
+    """Move the means by Newton's step with the S and w at hand, halved until the residual falls; returns the residual.
 
-    The residual that came in comes back where no step lowers it.
+    Nothing moves where no step lowers it.
     """
     n = y.shape[0]
     for i in range(n):
-        a[R, i] = (a[A, i] - a[X, i]) / a[D, i]
-        a[BEST_X, i], a[Q, i] = a[X, i], a[MEAN, i]
-    symmetric_times(S, a[R], a[DM])
+        state[RESIDUAL, i] = (state[SLOPE, i] - state[ALPHA, i]) / state[VARIANCE_RATIO, i]
+        state[KEPT_ALPHA, i], state[KEPT_MEAN, i] = state[ALPHA, i], state[MEAN, i]
+    symmetric_times(S, state[RESIDUAL], state[MEAN_STEP])
     step = 1.0
-    for _ in range(_HALVINGS):
+    for _ in range(_MAX_HALVINGS):
         for i in range(n):
-            a[X, i] = a[BEST_X, i] + step * (a[R, i] - a[W, i] * a[DM, i])
-            a[MEAN, i] = a[Q, i] + step * a[DM, i]
-        moments(kind, flip, y, a, a[TAU])
-        now = mean_residual(a)
+            alpha_step = state[RESIDUAL, i] - state[PRECISION, i] * state[MEAN_STEP, i]
+            state[ALPHA, i] = state[KEPT_ALPHA, i] + step * alpha_step
+            state[MEAN, i] = state[KEPT_MEAN, i] + step * state[MEAN_STEP, i]
+        update_moments(kind, flip, y, state, state[CAVITY_PRECISION])
+        now = mean_residual(state)
         if now < residual:
             return now
         step *= 0.5
     for i in range(n):
-        a[X, i], a[MEAN, i] = a[BEST_X, i], a[Q, i]
-    moments(kind, flip, y, a, a[TAU])
+        state[ALPHA, i], state[MEAN, i] = state[KEPT_ALPHA, i], state[KEPT_MEAN, i]
+    update_moments(kind, flip, y, state, state[CAVITY_PRECISION])
     return residual
 
 
 @compiled
-def solve_means(y: Array, kind: int, flip: float, S: Array, a: Array, goal: float) -> float:
-    """Steps of the means, at fixed cavity variances, while one factor serves; returns their residual."""
-    residual = mean_residual(a)
-    for _ in range(_CHORDS):
-        before, residual = residual, _newton(y, kind, flip, S, a, residual)
+def solve_means(y: Array, kind: int, flip: float, S: Array, state: Array, goal: float) -> float:
+    """Solve for the means at fixed cavity variances, as far as one factor leads; returns their residual."""
+    residual = mean_residual(state)
+    for _ in range(_MAX_CHORDS):
+        before, residual = residual, _newton_step(y, kind, flip, S, state, residual)
         if residual <= goal or not residual < 0.5 * before:
             break
     return residual
 
 
 @compiled
+def _move_precisions(state: Array, damping: float) -> None:
+    """Move the site precisions towards those that match the moments, and keep where they were."""
+    for i in range(state.shape[1]):
+        state[KEPT_PRECISION, i] = state[PRECISION, i]
+        state[PRECISION, i] += damping * (state[MATCHED_PRECISION, i] - state[PRECISION, i])
+
+
+@compiled
+def _halve_step(state: Array, from_sites: bool) -> None:
+    """Move the sites half of the way back to those last kept, or to none at the start."""
+    for i in range(state.shape[1]):
+        w = 0.5 * (state[PRECISION, i] + state[KEPT_PRECISION, i])
+        state[PRECISION, i] = w
+        state[ETA, i] = state[ALPHA, i] + w * state[MEAN, i] if not from_sites else 0.5 * state[ETA, i]
+
+
+@compiled
 def iterate_tap(
-    K: Array, y: Array, kind: int, flip: float, tol: float, max_iter: int, work: Array, S: Array, a: Array, order: Array
-) -> tuple[int, int, float, float]:
-    """Cavity variances and means in turn; returns status, factorisations, residual and log|I + KW|."""
+    K: Array, y: Array, kind: int, flip: float, tol: float, max_iter: int, work: Array, S: Array, state: Array,
+    order: Array,
+) -> tuple[int, int, float, float]:  # fmt: skip
+    """Solve for cavity variances and means in turn; returns status, factorisations, residual and log|I + K diag w|."""
     residual, best, damping, from_sites = np.inf, np.inf, 1.0, True
-    for i in range(y.shape[0]):
-        a[KEPT_W, i] = 0.0
+    state[KEPT_PRECISION, :] = 0.0
     for n_factor in range(1, max_iter + 1):
-        proper, log_det = covariance(K, a[W], order, work, S)
+        proper, log_det = posterior_covariance(K, state[PRECISION], order, work, S)
         good = False
         if proper:
-            residual, rounding, good = evaluate(K, y, kind, flip, S, a, from_sites)
+            residual, rounding, good = evaluate(K, y, kind, flip, S, state, from_sites)
             if good and residual <= max(tol, rounding):
-                return (CONVERGED if rounding <= ROUNDED_AWAY else NOT_CONVERGED), n_factor, residual, log_det
-        elif a[W].min() >= 0.0:
+                return final_status(rounding), n_factor, residual, log_det
+        elif state[PRECISION].min() >= 0.0:
             return NOT_POSITIVE_DEFINITE, n_factor, residual, log_det
-        if good and residual > _DIVERGED * best:
-            break
-        if not good:  # back half of the way
-            damping = 0.5 * damping
+        if not good:
+            damping *= 0.5
             if damping < 1e-3:
                 break
-            for i in range(y.shape[0]):
-                a[W, i] = 0.5 * (a[W, i] + a[KEPT_W, i])
-                a[ETA, i] = a[X, i] + a[W, i] * a[MEAN, i] if not from_sites else 0.5 * a[ETA, i]
+            _halve_step(state, from_sites)
             continue
-        from_sites = False
+        if residual > _DIVERGED * best:
+            break
         damping = max(0.7 * damping, 0.1) if residual > best else min(1.1 * damping, 1.0)
-        best = min(best, residual)
-        solve_means(y, kind, flip, S, a, 0.1 * min(residual, 1.0) * residual)
-        for i in range(y.shape[0]):
-            a[KEPT_W, i] = a[W, i]
-            a[W, i] += damping * (a[W_HAT, i] - a[W, i])
+        best, from_sites = min(best, residual), False
+        solve_means(y, kind, flip, S, state, 0.1 * min(residual, 1.0) * residual)
+        _move_precisions(state, damping)
     return NOT_CONVERGED, n_factor, residual, np.inf

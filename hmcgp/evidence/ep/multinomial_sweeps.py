@@ -1,7 +1,7 @@
 """Compiled expectation propagation for several classes: sites, log evidence and gradient in one call.
 
-Symbols as in `evidence.ep.multinomial` and `evidence.ep.class_contrasts`.  The sweeps are those of two labels
-(`hmcgp.evidence.ep.parallel_sweeps`); with x_c = (B'x)_c and the factors of `hmcgp.evidence.laplace.softmax`,
+Symbols as in `hmcgp.evidence.ep.multinomial` and `hmcgp.evidence.ep.class_contrasts`.  The sweeps are those of two classes
+(`hmcgp.evidence.ep.parallel_sweeps`).  With x_c = (B'x)_c and the factors of `hmcgp.evidence.laplace.softmax`,
 
     G_c = ½(x_c x_c' - E_c + V_c'V_c),   E_c = √a_c B_c⁻¹ √a_c,   V_c = M⁻¹E_c.
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hmcgp.evidence.ep.class_contrasts import precisions_by_class, prior_of_differences
-from hmcgp.evidence.ep.solve import attempts, log_evidence
-from hmcgp.evidence.ep.state import W, X, blank
+from hmcgp.evidence.ep.class_contrasts import other_class, precisions_by_class, prior_of_contrasts
+from hmcgp.evidence.ep.log_evidence import log_evidence
+from hmcgp.evidence.ep.site_state import ALPHA, PRECISION, new_state
+from hmcgp.evidence.ep.sweeps import sweep
 from hmcgp.evidence.laplace.softmax_algebra import factor
 from hmcgp.evidence.status import CONVERGED
 from hmcgp.likelihoods.terms import PROBIT
@@ -20,12 +21,12 @@ from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.lapack import add_gram, mirror_lower, symmetric_times, triangular_solve_inplace
 from hmcgp.runtime.typing import Array
 
-_FEW = 3  # classes up to which the covariance of all differences is factorised as a whole: faster, at n = 193
+_FEW_CLASSES = 3  # up to which the covariance of all contrasts is factorised as a whole: faster, at n = 193
 
 
 @compiled
 def sums_by_class(x: Array, y: Array, n_classes: int) -> Array:
-    """B'x: each site counts for its row's own class, and against the other, of shape (C, n)."""
+    """B'x, of shape (C, n): each site counts for the class of its row, and against the other."""
     n, others = y.shape[0], n_classes - 1
     out = np.zeros((n_classes, n))
     for i in range(n):
@@ -33,7 +34,7 @@ def sums_by_class(x: Array, y: Array, n_classes: int) -> Array:
         for p in range(others):
             value = x[i * others + p]
             out[own, i] += value
-            out[p if p < own else p + 1, i] -= value
+            out[other_class(p, own), i] -= value
     return out
 
 
@@ -60,36 +61,35 @@ def _gradient(A: Array, M: Array, root: Array, x: Array, dK: Array) -> None:
 def solve(
     K: Array, y: Array, n_classes: int, start: Array, warm: bool, tol: float, max_iter: int, with_gradient: bool
 ) -> tuple[int, int, float, float, Array, Array, Array, Array, Array, Array, Array]:
-    """Sites by sweeps, from `start` if warm, and what follows from them.
+    """Sites by sweeps, from `start` if warm; posterior, log evidence and gradient.
 
     Returns
     -------
     status, n_factor : int
     residual, log_z : float
-    a : ndarray of shape (ROWS, n (C - 1))
-        The state of the sites.
+    state : ndarray of shape (ROWS, n (C - 1))
     f, x, precision : ndarrays of shape (C, n)
-        The posterior mean, K⁻¹f, and the a of `class_contrasts`.
+        Posterior mean, K⁻¹f, and the a of `class_contrasts`.
     A : ndarray of shape (C, n, n)
         B_c⁻¹, in the lower triangles.
     M : ndarray of shape (n, n)
         In the lower triangle.
     dK : ndarray of the shape of K
-        With the gradient; else empty.
+        Gradient, or empty without it.
     """
     n = y.shape[0]
     n_sites = n * (n_classes - 1)
-    H, labels = prior_of_differences(K, y, n_classes), np.ones(n_sites)
-    a, order = blank(labels), np.empty(n_sites, dtype=np.int64)  # the weights are ones, too
-    few = n_classes <= _FEW
+    H, labels = prior_of_contrasts(K, y, n_classes), np.ones(n_sites)
+    state, order = new_state(labels), np.empty(n_sites, dtype=np.int64)  # the weights are ones, too
+    few = n_classes <= _FEW_CLASSES
     work, S = np.empty((n_sites, n_sites) if few else ((n_classes + 1) * n, n)), np.empty((n_sites, n_sites))
-    status, n_factor, residual, log_det = attempts(
-        H, labels, PROBIT, 0.0, start, warm, tol, max_iter, False, work, S, a, order, K[:0] if few else K, y
+    status, n_factor, residual, log_det = sweep(
+        H, labels, PROBIT, 0.0, start, warm, tol, max_iter, False, work, S, state, order, K[:0] if few else K, y
     )
-    f, x = np.empty((n_classes, n)), sums_by_class(a[X], y, n_classes)
+    f, x = np.empty((n_classes, n)), sums_by_class(state[ALPHA], y, n_classes)
     for c in range(n_classes):
         symmetric_times(K[c % K.shape[0]], x[c], f[c])
-    precision = precisions_by_class(K, y, a[W]).reshape((n_classes, n))
+    precision = precisions_by_class(K, y, state[PRECISION]).reshape((n_classes, n))
     if few:
         A, M = np.empty((n_classes, n, n)), np.empty((n, n))
         factor(K, precision.reshape(-1), np.empty(n_classes * n), A, M, False)
@@ -98,4 +98,4 @@ def solve(
     dK = np.zeros_like(K) if with_gradient and status == CONVERGED else np.empty((0, 0, 0))
     if dK.size > 0:
         _gradient(A, M, np.sqrt(precision), x, dK)
-    return status, n_factor, residual, log_evidence(a, log_det), a, f, x, precision, A, M, dK
+    return status, n_factor, residual, log_evidence(state, log_det), state, f, x, precision, A, M, dK

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_expit, log_ndtr
 
-from hmcgp.evidence.ep.powers import cumulants_power, flip_slope_power, tilted_power
+from hmcgp.evidence.ep.power_moments import cumulants_power, flip_slope_power, tilted_power
 from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, STEP
 
 CAVITIES = [(0.0, 1e-4), (0.3, 1.0), (-4.0, 2.0), (5.0, 10.0), (-6.0, 4.0), (-30.0, 50.0), (30.0, 400.0), (-100.0, 1e3)]
