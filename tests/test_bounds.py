@@ -180,6 +180,18 @@ def test_noise_is_not_called_an_answer(provider, variance, length_scale):
 
 
 @bound
+def test_the_value_does_not_hang_on_the_last_bit(provider):
+    """Rows twice, with opposite labels, and a prior variance 1e10: rounding of K moves the upper bound by no nats."""
+    X, y, _ = classification_problem(24, 2, seed=2)
+    K = squared_exponential(np.vstack([X, X]), 1e10, 1e4)
+    rng, values = np.random.default_rng(0), []
+    for _ in range(10):
+        E = np.triu(rng.choice([-(2.0**-52), 0.0, 2.0**-52], size=K.shape))
+        values.append(provider()(K * (1.0 + np.maximum(E, E.T)), np.concatenate([y, -y]), Logistic()).log_z)
+    assert np.ptp(values) < 1e-3
+
+
+@bound
 def test_nan_is_a_typed_error(provider):
     with pytest.raises((NotPositiveDefinite, NotConverged)):
         provider()(np.full((3, 3), np.nan), np.array([1.0, -1.0, 1.0]), Logistic())

@@ -25,7 +25,7 @@ import math
 import numpy as np
 from numba import njit
 
-from hmcgp._likelihood_core import LOGISTIC, logistic_terms
+from hmcgp._likelihood_core import LOGISTIC
 from hmcgp._typing import Array
 from hmcgp.evidence import _newton_core as newton
 from hmcgp.evidence._laplace_core import find_mode
@@ -45,8 +45,6 @@ _SMALLEST = 1e-9  # of z: w and q no longer depend on it
 _KEPT = 0.1  # of the distance to the boundary x = 4, by one step
 _LOCAL = 0.1  # a decrement below which A hardly changes from one iterate to the next
 _ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
-
-_MODE = newton.F  # row of an iterate of Laplace's
 
 # An iterate of the lower bound, with its work space, is one array `a` of shape (ROWS, n); its rows are
 NU, X, W, ROOT_W, Q, DQ = 0, 1, 2, 3, 4, 5  # the sites: ν, x = 1/w, w, √w, q and q'
@@ -297,7 +295,8 @@ def solve_upper(
     residual : float
         Decrement of Newton's method at the mode.
     log_z : float
-        -Σ ω H₂(μ) + ½ b'Kb at μ = σ(-yf): an upper bound at any f, and the least one at the mode.
+        -Σ ω H₂(μ) + ½ b'Kb: an upper bound at any μ, and the least one at the mode, where α = ω σ(-yf) y = ωμy.  Of α
+        and of this g(f), where K is 1e10, rounding spoils one or the other; α after one more step is right in both.
     b, mean : ndarrays of shape (n,)
         b = ωμy and Kb.
     dK : ndarray of shape (n, n)
@@ -307,12 +306,16 @@ def solve_upper(
     work = np.empty_like(K)
     status, n_factor, residual, _, a = find_mode(K, y, weights, LOGISTIC, start, warm, work, tol, max_iter)
     b, mean = np.empty(n), np.empty(n)
+    r, step = np.empty(n), np.empty(n)
+    for i in range(n):
+        r[i] = a[newton.G, i] - a[newton.ALPHA, i]
+    newton.newton_step(K, work, a[newton.ROOT_W], r, step, mean)
     log_z = 0.0
     for i in range(n):
-        f = a[_MODE, i]
-        log_p, b[i], _, _ = logistic_terms(y[i], f)  # ∂ log σ(yf)/∂f = y σ(-yf) = μ y
-        b[i] *= weights[i]
-        log_z += weights[i] * log_p - b[i] * f  # -H₂(σ(-z)) = log σ(z) - σ(-z) z
+        mu = min(max(y[i] * (a[newton.ALPHA, i] + step[i]) / weights[i], 0.0), 1.0)  # rounding may leave it outside
+        b[i] = weights[i] * mu * y[i]
+        if 0.0 < mu < 1.0:
+            log_z += weights[i] * (mu * math.log(mu) + (1.0 - mu) * math.log1p(-mu))
     symmetric_times(K, b, mean)
     for i in range(n):
         log_z += 0.5 * b[i] * mean[i]
