@@ -53,6 +53,7 @@ from hmcgp.evidence._newton_core import (
 )
 from hmcgp.evidence._rounding_core import (
     LOST_NATS,
+    NATS,
     ROUNDED_AWAY,
     drift_of_f,
     left_to_do,
@@ -69,7 +70,6 @@ from hmcgp.linalg import (
 )
 
 _CACHED = 1200
-_NATS = 1e-6  # of log Z, by which an iterate may be wrong that is called the mode
 _REPAIRS = 3  # of f = Kα
 _ON, _APART = -1, -2  # verdicts on an iterate, besides the status of the solver
 _SHORT = 1e-3  # a step of f over which W hardly changes
@@ -220,16 +220,16 @@ def _judge(
             return _ON, decrement
     total, spread, root_sum = sensitivities(K, a)
     left = decrement * spread
-    if not (left <= _NATS and decrement * math.sqrt(scale) <= _SHORT):
+    if not (left <= NATS and decrement * math.sqrt(scale) <= _SHORT):
         if not solved:
             decrement = _direction(K, L, a)
         left = left_to_do(K, a)
-        if not (left <= _NATS or decrement > 0.5 * before):
+        if not (left <= NATS or decrement > 0.5 * before):
             return _ON, decrement
     error, drift = EPS * scale * size(a[WEIGHT]), 0.0  # of δf = Kδα by eps |K||r|₁, in every step
-    if not (error <= _SHORT and error * (0.5 * size(a[ALPHA]) + total) <= _NATS):
+    if not (error <= _SHORT and error * (0.5 * size(a[ALPHA]) + total) <= NATS):
         drift = drift_of_f(K, a)
-        if drift > _NATS and repairs < _REPAIRS:
+        if drift > NATS and repairs < _REPAIRS:
             return _APART, decrement
     rounding = rounding_of_mode(K, y, kind, L, a, scale, total + root_sum * spread)
     lost = max(rounding, max(left, drift) / LOST_NATS)

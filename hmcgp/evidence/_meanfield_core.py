@@ -26,12 +26,25 @@ from hmcgp.evidence._ep_state_core import (
     moments,
     warm_start,
 )
+from hmcgp.evidence._rounding_core import LOST_NATS
 from hmcgp.evidence._sites_core import covariance, response
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.evidence._tap_core import iterate_tap, mean_residual, solve_means
 from hmcgp.linalg import symmetric_times
 
 _EPS = 2.2e-16
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rounding_of_naive(K: Array, a: Array) -> float:
+    """Bound on what rounding may do to log Z: the entries of K are known to a relative eps, and |K_ij| <= √K_ii √K_jj.
+
+    Labels that contradict each other leave large means of opposite signs, of which only the difference is determined.
+    """
+    total = 0.0
+    for i in range(a.shape[1]):
+        total += abs(a[X, i]) * math.sqrt(K[i, i])
+    return 0.5 * _EPS * total * total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -69,7 +82,7 @@ def _iterate_naive(
             a[W, i] = a[W_HAT, i]
         if solved and n_factor < max_iter:
             proper, log_det = covariance(K, a[W], order, work, S)  # what predictions need
-            good = proper and rounding <= ROUNDED_AWAY
+            good = proper and rounding <= ROUNDED_AWAY and _rounding_of_naive(K, a) <= LOST_NATS
             return (CONVERGED if good else NOT_CONVERGED), n_factor + 1, residual, log_det
     return NOT_CONVERGED, n_factor, residual, np.inf
 

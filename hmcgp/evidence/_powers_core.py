@@ -150,6 +150,7 @@ def _power_moments(
     shift, k2, k3, k4 : float
         Mean of the tilted distribution p^ω N/Ẑ, less μ, and its further cumulants.
     """
+    s = math.sqrt(v)
     left, right, centre, highest = _range(kind, flip, power, mu, v)
     zeroth, first, second, third, fourth = 0.0, 0.0, 0.0, 0.0, 0.0
     begin = left
@@ -161,8 +162,8 @@ def _power_moments(
         for j in range(_NODES.size):
             x = middle + half * _NODES[j]
             exponent = power * _log_p(kind, flip, x) - 0.5 * (x - mu) ** 2 / v
-            mass = half * _WEIGHTS[j] * math.exp(exponent - highest)
-            d = x - centre
+            mass = half / s * _WEIGHTS[j] * math.exp(exponent - highest)
+            d = (x - centre) / s  # whose powers do not overflow
             zeroth += mass
             first += mass * d
             second += mass * d * d
@@ -173,8 +174,8 @@ def _power_moments(
     k2 = m2 - m1 * m1
     k3 = m3 - m1 * (3.0 * m2 - 2.0 * m1 * m1)
     k4 = m4 - m1 * (4.0 * m3 - m1 * (6.0 * m2 - 3.0 * m1 * m1)) - 3.0 * k2 * k2
-    log_z = highest + math.log(zeroth) - 0.5 * math.log(2.0 * math.pi * v)
-    return log_z, centre - mu + m1, k2, k3, k4
+    log_z = highest + math.log(zeroth) - 0.5 * math.log(2.0 * math.pi)
+    return log_z, centre - mu + s * m1, v * k2, s * v * k3, v * v * k4
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -46,7 +46,7 @@ from hmcgp.evidence._newton_core import (
     size,
     slack,
 )
-from hmcgp.evidence._rounding_core import LOST_NATS, ROUNDED_AWAY, TINY
+from hmcgp.evidence._rounding_core import LOST_NATS, NATS, ROUNDED_AWAY, TINY
 from hmcgp.evidence._softmax_algebra_core import PI, factor, gradient, solve_newton
 from hmcgp.evidence._solver import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.linalg import exp_nonpositive
@@ -145,6 +145,27 @@ def _rounding(K: Array, scale: float, a: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _left_to_do(K: Array, a: Array, decrement: float) -> float:
+    """By how much the step at hand would change log|B|: where K is large, even one of a tiny decrement may.
+
+    With a range of d over the classes of a row, a step changes its log π(1 - π) by 2d at most (as in
+    `_rounding_core.left_to_do`).  Where no step is at hand but its decrement, d <= 2 √K_ii times that.
+    """
+    n, total = K.shape[1], 0.0
+    for i in range(n):
+        least, most = np.inf, -np.inf
+        for k in range(i, a.shape[1], n):
+            reach = decrement * math.sqrt(K[min(k // n, K.shape[0] - 1), i, i])
+            least, most = min(least, a[D_F, k] - reach), max(most, a[D_F, k] + reach)
+        growth = math.exp(min(2.0 * (most - least), 700.0))
+        for k in range(i, a.shape[1], n):
+            weight = min(0.25 * a[WEIGHT, k], max(a[W, k], TINY) * growth)
+            ratio = min(K[min(k // n, K.shape[0] - 1), i, i] * weight, 1e300)
+            total += ratio / (1.0 + ratio) * (most - least)
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _gradient(a: Array) -> float:
     """Leave r = g - α in a; returns √Σ r²/ωπ, never below Newton's decrement."""
     total = 0.0
@@ -206,32 +227,39 @@ def _accelerate(a: Array, memory: Array, n_before: int) -> None:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _steps(
     K: Array, y: Array, A: Array, M: Array, a: Array, psi: float, scale: float, tol: float, fresh: bool, before: float
-) -> tuple[int, float, float, float]:
+) -> tuple[int, float, float, float, float]:
     """Steps with the factors at hand, `fresh` ones of this very f, until converged or new factors would pay.
 
     A decrement that only rounding excuses is accepted where it is no longer halved: by the next step with old factors,
-    by the next set (`before`: the decrement at which the last one was made).  Where K is large, it still moves f.
+    by the next set (`before`: the decrement at which the last one was made).  Where K is large, it still moves f; one
+    that rounding does not excuse is no end while the step would change log|B|.
 
     Returns
     -------
     status : int
         CONVERGED if the first step was not even needed; NOT_CONVERGED where fresh factors led nowhere; else -1.
-    before, decrement, psi : float
+    before, decrement, left, psi : float
+        `left`: by how much the next step would change log|B|, where the status is CONVERGED.
     """
     memory, n_before, earlier, last = np.empty((3, _MEMORY, a.shape[1])), 0, np.inf, np.inf
     while True:
         target = _tolerance(tol, scale, a)
         decrement = _gradient(a)
         if decrement <= tol:
-            return CONVERGED if fresh else -1, before, decrement, psi
+            fill(a[D_F], 0.0)
+            left = _left_to_do(K, a, decrement)
+            if left <= NATS:
+                return CONVERGED if fresh else -1, before, decrement, left, psi
         solve_newton(K, A, M, a[ROOT_W], a[R], a[D_ALPHA], a[D_F])
         square = dot(a[R], a[D_F])
         decrement = math.sqrt(square) if square >= 0.0 else np.inf  # only rounding makes it negative
         if target > ROUNDED_AWAY:
-            return NOT_CONVERGED, before, target, psi
+            return NOT_CONVERGED, before, target, np.inf, psi
+        left = _left_to_do(K, a, 0.0)
         if fresh:
-            if decrement <= target and (decrement <= 10.0 * tol or 0.5 * before < decrement):
-                return CONVERGED, before, decrement, psi
+            stalled = tol < target and 0.5 * before < decrement
+            if decrement <= target and (stalled or (decrement <= 10.0 * tol and left <= NATS)):
+                return CONVERGED, before, decrement, left, psi
             before = decrement
         if tol < target and decrement <= 10.0 * target:
             n_before = 0  # differences of such steps are mostly rounding
@@ -239,13 +267,13 @@ def _steps(
         step, psi = _ascend(y, a, psi, scale, HALVINGS if fresh else 0)
         if step == 0.0:
             ended = CONVERGED if decrement <= target else NOT_CONVERGED
-            return ended if fresh else -1, before, decrement, psi
+            return ended if fresh else -1, before, decrement, left, psi
         if decrement <= tol or 0.5 * last < decrement <= target or decrement == np.inf:
-            return -1, before, decrement, psi
+            return -1, before, decrement, left, psi
         if earlier < np.inf:
             rate = math.sqrt(decrement / earlier)  # convergence is linear, over two steps
             if rate >= 1.0 or math.log(target / decrement) < _PATIENCE * math.log(rate):
-                return -1, before, decrement, psi
+                return -1, before, decrement, left, psi
         n_before = n_before + 1 if step == 1.0 else 0
         fresh, earlier, last = False, last, decrement
 
@@ -284,11 +312,11 @@ def find_mode(
         if warm and first:
             psi = _warm_step(K, y, A, M, a)
         fresh = not (warm and first)
-        status, before, decrement, psi = _steps(K, y, A, M, a, psi, scale, tol, fresh, before)
+        status, before, decrement, left, psi = _steps(K, y, A, M, a, psi, scale, tol, fresh, before)
         if status == CONVERGED:
-            rounding = _rounding(K, scale, a)
-            if not rounding <= 1.0:
-                status, decrement = NOT_CONVERGED, ROUNDED_AWAY * rounding
+            lost = max(_rounding(K, scale, a), left / LOST_NATS)
+            if not lost <= 1.0:
+                status, decrement = NOT_CONVERGED, ROUNDED_AWAY * lost
         if status >= 0:
             return status, n_factor, decrement, psi - half_log_det + log_root
     return NOT_CONVERGED, max_iter, decrement, psi
