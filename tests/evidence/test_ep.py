@@ -321,3 +321,10 @@ def test_cavities_of_ep_and_of_laplace_resemble_each_other():
     _, y, K = classification_problem(20, 2)
     laplace = Laplace()(K, y, Probit(), gradient=False).posterior.cavity()
     assert np.corrcoef(laplace[0], EP()(K, y, Probit()).posterior.cavity()[0])[0, 1] > 0.98
+
+
+@pytest.mark.parametrize("scale", [1e16, 1e20])
+def test_a_naive_mean_field_that_rounding_eats_is_no_answer(scale):
+    """Contradicting labels: terms of 1e16 nats and more cancel, and log Z was a whole number of half nats."""
+    with pytest.raises(NotConverged):
+        NaiveMeanField()(scale * np.ones((2, 2)), np.array([1.0, -1.0]), Probit())

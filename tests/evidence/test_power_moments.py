@@ -69,3 +69,15 @@ def test_a_power_of_a_step_is_a_step(mu, v):
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)  # a jump on a grid
     np.testing.assert_allclose(tilted_power(STEP, 0.1, 0.3, 1.0, mu, v)[0], got[0], rtol=1e-14)
     np.testing.assert_allclose(flip_slope_power(STEP, 0.1, 0.3, 1.0, mu, v), slope, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "flip"), [(LOGISTIC, 0.0), (PROBIT, 0.0), (PROBIT, 0.05), (PROBIT, 1e-6)])
+@pytest.mark.parametrize(("ratio", "s"), [(1.0, 1e20), (1.0, 1e70), (-2.0, 1e15), (-1e-16, 1e33)])
+def test_a_vast_cavity_sees_a_step(kind, flip, ratio, s):
+    """Beside s, where p rises is a point; there were too many panels to wait for beside a peak that is far away."""
+    got = np.array(cumulants_power(kind, flip, 0.5, 1.0, ratio * s, s * s)) / s ** np.arange(5)
+    expected = np.array(cumulants_power(STEP, flip, 0.5, 1.0, ratio, 1.0))
+    np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-10)
+    if flip:
+        slope = flip_slope_power(STEP, flip, 0.5, 1.0, ratio, 1.0)
+        np.testing.assert_allclose(flip_slope_power(kind, flip, 0.5, 1.0, ratio * s, s * s), slope, rtol=1e-10)

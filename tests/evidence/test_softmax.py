@@ -63,3 +63,13 @@ def test_close_to_brute_force_and_exact_for_a_narrow_prior():
         f = grid @ np.linalg.cholesky(scale * C).T  # (N, 3, 2)
         p = np.exp(f[:, [0, 2], [0, 1]] - logsumexp(f, axis=1)).prod(axis=1)
         np.testing.assert_allclose(SOLVE(scale * C, y, SOFTMAX).log_z, np.log(weights @ p), atol=tolerance)
+
+
+@pytest.mark.parametrize(("n", "n_classes"), [(9, 3), (12, 2)])
+@pytest.mark.parametrize("scale", [1e8, 1e15, 1e20])
+def test_a_vast_prior_has_one_answer(n, n_classes, scale):
+    """A step of a tiny decrement still moves f, and with it log|B|: warm and cold were up to ¼ nat apart."""
+    x, y = np.random.default_rng(0).normal(size=n), np.arange(n) % float(n_classes)
+    K = scale * (np.exp(-50.0 * (x[:, None] - x) ** 2) + 0.1 * np.eye(n))
+    cold, start = SOLVE(K, y, SOFTMAX), SOLVE(1.05 * K, y, SOFTMAX).posterior.start
+    np.testing.assert_allclose(SOLVE(K, y, SOFTMAX, start).log_z, cold.log_z, atol=1e-6, rtol=0.0)

@@ -26,11 +26,24 @@ from hmcgp.evidence.ep.site_state import (
     warm_start,
 )
 from hmcgp.evidence.ep.tap import iterate_tap, mean_residual, solve_means
+from hmcgp.evidence.rounding import LOST_NATS
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
+
+
+@compiled
+def _rounding_of_log_z(K: Array, state: Array) -> float:
+    """Bound on the effect of rounding on log Z: entries of K are known to a relative eps, and |K_ij| <= √K_ii √K_jj.
+
+    Labels that contradict each other leave large means of opposite signs, of which only the difference is determined.
+    """
+    total = 0.0
+    for i in range(state.shape[1]):
+        total += abs(state[ALPHA, i]) * math.sqrt(K[i, i])
+    return 0.5 * EPS * total * total
 
 
 @compiled
@@ -69,7 +82,8 @@ def _iterate_naive(
             state[PRECISION, i] = state[MATCHED_PRECISION, i]
         if solved and n_factor < max_iter:
             proper, log_det = posterior_covariance(K, state[PRECISION], order, work, S)  # what predictions need
-            return (final_status(rounding) if proper else NOT_CONVERGED), n_factor + 1, residual, log_det
+            sound = proper and _rounding_of_log_z(K, state) <= LOST_NATS
+            return (final_status(rounding) if sound else NOT_CONVERGED), n_factor + 1, residual, log_det
     return NOT_CONVERGED, n_factor, residual, np.inf
 
 

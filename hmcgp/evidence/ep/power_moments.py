@@ -25,6 +25,7 @@ _DIGITS = 38.0
 _REACH = math.sqrt(2.0 * _DIGITS)  # standard deviations until a Gaussian has fallen as far
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _FAR = 37.0  # the logistic function is an exponential, or 1, to all digits
+_ONE = 8.3  # the probit's Φ is 1
 _ERFC = -35.0  # below, erfc underflows
 _SQRT_HALF = math.sqrt(0.5)
 
@@ -58,8 +59,12 @@ def _least_deviation(kind: int, power: float, v: float) -> float:
 
 @compiled
 def _clean_peak(kind: int, power: float, mu: float, v: float) -> float:
-    """Where p^ω N has its one maximum if no label is flipped: the root of ω g(x) - (x - μ)/v, which falls with x."""
-    x, low, high, before = mu, mu, math.inf, math.inf
+    """Where p^ω N has its one maximum if no label is flipped: the root of ω g(x) - (x - μ)/v, which falls with x.
+
+    The root lies above μ, and not far above 0 or μ, since g(x) < 1.4 exp(-x).
+    """
+    x, before = max(mu, 0.0), math.inf
+    low, high = mu, x + max(math.log(1.4 * power) + math.log(v), 1.0)
     for _ in range(200):
         _, g, w, _ = logistic_terms(1.0, x) if kind == LOGISTIC else probit_terms(1.0, x)
         slope = power * g - (x - mu) / v
@@ -70,7 +75,7 @@ def _clean_peak(kind: int, power: float, mu: float, v: float) -> float:
         step = slope / (power * w + 1.0 / v)
         if abs(step) <= 1e-3 * _least_deviation(kind, power, v):
             break
-        if high < math.inf and abs(step) > 0.5 * before:
+        if abs(step) > 0.5 * before or not low <= x + step <= high:
             step = 0.5 * (low + high) - x
         x, before = x + step, abs(step)
     return x
@@ -102,6 +107,9 @@ def _range(kind: int, flip: float, power: float, mu: float, v: float) -> tuple[f
     left, right = math.inf, -math.inf
     if top > highest - _DIGITS:
         left = peak + _fallen(kind, power, mu, v, peak, -_REACH * s, highest - _DIGITS)
+        # beside a peak that is far away, 0 is rounded off; but log p(x) < x, and < -x²/2 for the probit
+        fallen = (_DIGITS - highest) / power
+        left = max(left, -fallen if kind == LOGISTIC else -math.sqrt(2.0 * fallen))
         right = peak + _fallen(kind, power, mu, v, peak, _REACH * s, highest - _DIGITS)
     if floor > highest - _DIGITS:
         reach = s * math.sqrt(2.0 * (_DIGITS - highest + floor))
@@ -111,19 +119,22 @@ def _range(kind: int, flip: float, power: float, mu: float, v: float) -> tuple[f
 
 @compiled
 def _panel_end(kind: int, flip: float, power: float, mu: float, v: float, x: float) -> float:
-    """Right end of the panel that begins at x."""
+    """Right end of the panel that begins at x: where p is constant to all digits, only N sets its width."""
     s, least = math.sqrt(v), _least_deviation(kind, power, v)
     width = 1.5 + 0.5 * abs(x)
     if kind == LOGISTIC:
         if x < -_FAR:
             return min(x + 3.0 * s, x + 12.0 / max(power - (x - mu) / v, 1e-3 / s), -_FAR)  # an exponential times N
-        return x + min(width, 3.0 * (least if x < _FAR else s))
+        return x + (min(width, 3.0 * least) if x < _FAR else 3.0 * s)
     if flip > 0.0:
+        floor = -math.sqrt(2.0 * (_FAR - math.log(flip)))  # below, Φ is nothing beside ε
+        if x < floor:
+            return min(x + 3.0 * s, floor)
         kink = -math.sqrt(-2.0 * math.log(flip))
         width = min(width, math.pi / (1.0 - kink) + 0.5 * abs(x - kink))
         if x < kink - 2.0:
             return x + min(width, 3.0 * s)
-    return x + min(width, 3.0 * (least if x < 8.0 else s))
+    return x + (min(width, 3.0 * least) if x < _ONE else 3.0 * s)
 
 
 @compiled
@@ -139,6 +150,7 @@ def _power_moments(
     shift, k2, k3, k4 : float
         Mean of the tilted distribution p^ω N/Ẑ, less μ, and its further cumulants.
     """
+    s = math.sqrt(v)
     left, right, centre, highest = _range(kind, flip, power, mu, v)
     zeroth, first, second, third, fourth = 0.0, 0.0, 0.0, 0.0, 0.0
     begin = left
@@ -150,8 +162,8 @@ def _power_moments(
         for j in range(_NODES.size):
             x = middle + half * _NODES[j]
             exponent = power * _log_p(kind, flip, x) - 0.5 * (x - mu) ** 2 / v
-            mass = half * _WEIGHTS[j] * math.exp(exponent - highest)
-            d = x - centre
+            mass = half / s * _WEIGHTS[j] * math.exp(exponent - highest)
+            d = (x - centre) / s  # whose powers do not overflow
             zeroth += mass
             first += mass * d
             second += mass * d * d
@@ -162,8 +174,8 @@ def _power_moments(
     k2 = m2 - m1 * m1
     k3 = m3 - m1 * (3.0 * m2 - 2.0 * m1 * m1)
     k4 = m4 - m1 * (4.0 * m3 - m1 * (6.0 * m2 - 3.0 * m1 * m1)) - 3.0 * k2 * k2
-    log_z = highest + math.log(zeroth) - 0.5 * math.log(2.0 * math.pi * v)
-    return log_z, centre - mu + m1, k2, k3, k4
+    log_z = highest + math.log(zeroth) - 0.5 * math.log(2.0 * math.pi)
+    return log_z, centre - mu + s * m1, v * k2, s * v * k3, v * v * k4
 
 
 @compiled

@@ -48,7 +48,15 @@ from hmcgp.evidence.newton import (
     size,
     slack,
 )
-from hmcgp.evidence.rounding import LOST_NATS, ROUNDED_AWAY, drift_of_f, left_to_do, rounding_of_mode, sensitivities
+from hmcgp.evidence.rounding import (
+    LOST_NATS,
+    NATS,
+    ROUNDED_AWAY,
+    drift_of_f,
+    left_to_do,
+    rounding_of_mode,
+    sensitivities,
+)
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.terms import likelihood_terms
 from hmcgp.numerics.compiled import compiled
@@ -62,7 +70,6 @@ from hmcgp.numerics.lapack import (
 from hmcgp.runtime.typing import Array
 
 _CACHED = 1200
-_NATS = 1e-6  # of log Z, by which an iterate may be wrong that is called the mode
 _REPAIRS = 3  # of f = Kα
 _APART = -2  # verdict on an iterate, besides the status of the solver
 _SHORT = 1e-3  # a step of f over which W hardly changes
@@ -214,16 +221,16 @@ def _judge(
             return GOING_ON, decrement
     total, spread, root_sum = sensitivities(K, state)
     left = decrement * spread
-    if not (left <= _NATS and decrement * math.sqrt(scale) <= _SHORT):
+    if not (left <= NATS and decrement * math.sqrt(scale) <= _SHORT):
         if not solved:
             decrement = _direction(K, L, state)
         left = left_to_do(K, state)
-        if not (left <= _NATS or decrement > 0.5 * before):
+        if not (left <= NATS or decrement > 0.5 * before):
             return GOING_ON, decrement
     error, drift = EPS * scale * size(state[WEIGHT]), 0.0  # of δf = Kδα by eps |K||r|₁, in every step
-    if not (error <= _SHORT and error * (0.5 * size(state[ALPHA]) + total) <= _NATS):
+    if not (error <= _SHORT and error * (0.5 * size(state[ALPHA]) + total) <= NATS):
         drift = drift_of_f(K, state)
-        if drift > _NATS and repairs < _REPAIRS:
+        if drift > NATS and repairs < _REPAIRS:
             return _APART, decrement
     rounding = rounding_of_mode(K, y, kind, L, state, scale, total + root_sum * spread)
     lost = max(rounding, max(left, drift) / LOST_NATS)

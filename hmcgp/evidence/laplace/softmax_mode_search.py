@@ -45,7 +45,7 @@ from hmcgp.evidence.newton import (
     size,
     slack,
 )
-from hmcgp.evidence.rounding import LOST_NATS, ROUNDED_AWAY, TINY
+from hmcgp.evidence.rounding import LOST_NATS, NATS, ROUNDED_AWAY, TINY
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS
@@ -96,6 +96,27 @@ def _rounding(K: Array, scale: float, state: Array) -> float:
         trace += state[CURVATURE, k] * K[min(k // n, K.shape[0] - 1), i, i]
     nats = 0.5 * (error * alpha + EPS * trace)
     return max(nats / LOST_NATS, error * math.sqrt(2.0 * weights) / ROUNDED_AWAY)
+
+
+@compiled
+def _left_to_do(K: Array, state: Array, decrement: float) -> float:
+    """Change of log|B| by the step at hand: where K is large, even a step of tiny decrement may change it.
+
+    With a range of d over the classes of a row, a step changes its log π(1 - π) by 2d at most (as in
+    `rounding.left_to_do`).  Where no step is at hand but its decrement, d <= 2 √K_ii times that.
+    """
+    n, total = K.shape[1], 0.0
+    for i in range(n):
+        least, most = np.inf, -np.inf
+        for k in range(i, state.shape[1], n):
+            reach = decrement * math.sqrt(K[min(k // n, K.shape[0] - 1), i, i])
+            least, most = min(least, state[STEP_LATENT, k] - reach), max(most, state[STEP_LATENT, k] + reach)
+        growth = math.exp(min(2.0 * (most - least), 700.0))
+        for k in range(i, state.shape[1], n):
+            weight = min(0.25 * state[WEIGHT, k], max(state[CURVATURE, k], TINY) * growth)
+            ratio = min(K[min(k // n, K.shape[0] - 1), i, i] * weight, 1e300)
+            total += ratio / (1.0 + ratio) * (most - least)
+    return total
 
 
 @compiled
@@ -166,9 +187,10 @@ def _newton_decrement(K: Array, A: Array, M: Array, state: Array) -> float:
 
 
 @compiled
-def _is_mode(decrement: float, before: float, target: float, tol: float) -> bool:
+def _is_mode(decrement: float, before: float, target: float, tol: float, left: float) -> bool:
     """Whether fresh factors show the mode: by tol, or by what rounding makes where that is no longer halved."""
-    return decrement <= target and (decrement <= 10.0 * tol or 0.5 * before < decrement)
+    stalled = tol < target and 0.5 * before < decrement
+    return decrement <= target and (stalled or (decrement <= 10.0 * tol and left <= NATS))
 
 
 @compiled
@@ -192,39 +214,45 @@ def _new_factors_pay(decrement: float, last: float, earlier: float, target: floa
 def _steps(
     K: Array, y: Array, A: Array, M: Array, state: Array, psi: float, scale: float, tol: float, fresh: bool,
     before: float,
-) -> tuple[int, float, float, float]:  # fmt: skip
+) -> tuple[int, float, float, float, float]:  # fmt: skip
     """Steps with the factors at hand, `fresh` ones of this very f, until converged or new factors would pay.
 
     A decrement that only rounding excuses is accepted where it is no longer halved: by the next step with old factors,
-    by the next set (`before`: the decrement at which the last one was made).  Where K is large, it still moves f.
+    by the next set (`before`: the decrement at which the last one was made).  Where K is large, it still moves f; one
+    that rounding does not excuse is no end while the step would change log|B|.
 
     Returns
     -------
     status : int
         CONVERGED if the first step was not even needed; NOT_CONVERGED where fresh factors led nowhere; else GOING_ON.
-    before, decrement, psi : float
+    before, decrement, left, psi : float
+        `left`: change of log|B| by the next step, where the status is CONVERGED.
     """
     memory, n_before, earlier, last = np.empty((3, _MEMORY, state.shape[1])), 0, np.inf, np.inf
     while True:
         target = _tolerance(tol, scale, state)
         decrement = _gradient(state)
         if decrement <= tol:
-            return CONVERGED if fresh else GOING_ON, before, decrement, psi
+            fill(state[STEP_LATENT], 0.0)
+            left = _left_to_do(K, state, decrement)
+            if left <= NATS:
+                return CONVERGED if fresh else GOING_ON, before, decrement, left, psi
         decrement = _newton_decrement(K, A, M, state)
         if target > ROUNDED_AWAY:
-            return NOT_CONVERGED, before, target, psi
+            return NOT_CONVERGED, before, target, np.inf, psi
+        left = _left_to_do(K, state, 0.0)
         if fresh:
-            if _is_mode(decrement, before, target, tol):
-                return CONVERGED, before, decrement, psi
+            if _is_mode(decrement, before, target, tol, left):
+                return CONVERGED, before, decrement, left, psi
             before = decrement
         if _is_rounding(decrement, target, tol):
             n_before = 0
         _accelerate(state, memory, n_before)
         step, psi = _ascend(y, state, psi, scale, HALVINGS if fresh else 0)
         if step == 0.0 and fresh:
-            return CONVERGED if decrement <= target else NOT_CONVERGED, before, decrement, psi
+            return CONVERGED if decrement <= target else NOT_CONVERGED, before, decrement, left, psi
         if step == 0.0 or _new_factors_pay(decrement, last, earlier, target, tol):
-            return GOING_ON, before, decrement, psi
+            return GOING_ON, before, decrement, left, psi
         n_before = n_before + 1 if step == 1.0 else 0
         fresh, earlier, last = False, last, decrement
 
@@ -248,10 +276,10 @@ def _factor(K: Array, A: Array, M: Array, state: Array, alike: bool) -> tuple[bo
 
 
 @compiled
-def _verify(K: Array, scale: float, state: Array, decrement: float) -> tuple[int, float]:
+def _verify(K: Array, scale: float, state: Array, decrement: float, left: float) -> tuple[int, float]:
     """Status and residual of a mode: NOT_CONVERGED, with the decrement of rounding, where rounding eats the answer."""
-    rounding = _rounding(K, scale, state)
-    return (CONVERGED, decrement) if rounding <= 1.0 else (NOT_CONVERGED, ROUNDED_AWAY * rounding)
+    lost = max(_rounding(K, scale, state), left / LOST_NATS)
+    return (CONVERGED, decrement) if lost <= 1.0 else (NOT_CONVERGED, ROUNDED_AWAY * lost)
 
 
 @compiled
@@ -283,9 +311,9 @@ def find_mode(
         if warm and first:
             psi = _warm_step(K, y, A, M, state)
         fresh = not (warm and first)
-        status, before, decrement, psi = _steps(K, y, A, M, state, psi, scale, tol, fresh, before)
+        status, before, decrement, left, psi = _steps(K, y, A, M, state, psi, scale, tol, fresh, before)
         if status == CONVERGED:
-            status, decrement = _verify(K, scale, state, decrement)
+            status, decrement = _verify(K, scale, state, decrement, left)
         if status != GOING_ON:
             return status, n_factor, decrement, psi - half_log_det + log_root
     return NOT_CONVERGED, max_iter, decrement, psi
