@@ -211,8 +211,8 @@ def test_the_carry_changes_the_work_and_not_the_answer():
         ),
         (
             {"evidence": "laplac"},
-            r"'evidence' must be one of \['ep', 'exact', 'laplace', 'lower', 'multinomial_ep', 'naive', 'softmax', "
-            r"'tap', 'upper'\]",
+            r"'evidence' must be one of \['ep', 'exact', 'iterative', 'laplace', 'lower', 'multinomial_ep', 'naive', "
+            r"'softmax', 'tap', 'upper'\]",
         ),
         ({"likelihood": Failing()}, "'likelihood' must be"),
         ({"evidence": Logistic()}, "'evidence' must be"),
@@ -220,7 +220,10 @@ def test_the_carry_changes_the_work_and_not_the_answer():
             {"likelihood": Probit(), "evidence": Failing()},
             r"Failing cannot integrate Probit \(it takes Logistic\): take evidence='laplace' or evidence='ep'",
         ),
-        ({"likelihood": "gaussian", "evidence": "laplace"}, r"Laplace cannot .* Gaussian .*evidence='exact'\.$"),
+        (
+            {"likelihood": "gaussian", "evidence": "laplace"},
+            r"Laplace cannot .* Gaussian .*evidence='exact' or .*'iterative'\.$",
+        ),
         ({"likelihood": "probit", "evidence": "exact"}, r"Exact cannot integrate Probit .*take evidence='laplace'"),
         ({"kernel": "rbf"}, r"'kernel' must be a kernel of hmcgp.kernels, .*got 'rbf'"),
         ({"kernel": SquaredExponential(1.0, 1.0)}, "every parameter of 'kernel' and 'likelihood' is a fixed number"),
