@@ -1,4 +1,4 @@
-"""Gaussian-process classification with hyperparameters integrated by Hybrid Monte Carlo.
+"""Gaussian-process classification and regression with hyperparameters integrated by Hybrid Monte Carlo.
 
 from hmcgp import GPClassifier
 gp = GPClassifier().fit(X, y)

@@ -1,8 +1,11 @@
-"""The errors this package raises on purpose.
+"""The errors and warnings this package raises on purpose.
 
 Numerical trouble (`NotPositiveDefinite`, `NotConverged`) is raised by the room that meets it and
 caught in one place, `hmcgp.model`, where it becomes a rejected proposal and a count.
 `InvalidInput` reaches the user, before any sampling starts.
+
+Every warning derives from `HmcgpWarning`, and its class says what it is about; only those about the
+convergence of chains are scikit-learn's `ConvergenceWarning`.
 """
 
 from __future__ import annotations
@@ -30,8 +33,24 @@ class InvalidInput(HmcgpError, ValueError):
     """Data or settings that cannot be used; the message says what to change."""
 
 
-class ApproximationWarning(UserWarning):
-    """The answer stands, but something about the data or the run deserves a look."""
+class HmcgpWarning(UserWarning):
+    """Base class of the warnings of hmcgp: the answer stands, but something deserves a look."""
+
+
+class DataWarning(HmcgpWarning):
+    """The table has constant columns, copies of rows, odd categories or scales, or too few rows."""
+
+
+class ApproximationWarning(HmcgpWarning):
+    """A solver failed at some proposals, or weighted draws stand in for a fit that was not made."""
+
+
+class InterruptedWarning(HmcgpWarning):
+    """A run ended early, by Ctrl-C, `max_time` or the loss of its workers, and kept its draws."""
+
+
+class CheckpointWarning(HmcgpWarning):
+    """A checkpoint cannot be written or locked, or other versions of the libraries have begun it."""
 
 
 def warn_user(message: str | Warning, category: type[Warning]) -> None:

@@ -3,6 +3,8 @@ import os
 import matplotlib as mpl
 import pytest
 
+pytest.register_assert_rewrite("tests.helpers")
+
 mpl.use("Agg")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

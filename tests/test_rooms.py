@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "hmcgp"
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "hmcgp"
 
 # A room imports only itself and rooms above it.
 ROOMS = [
@@ -102,3 +104,26 @@ def test_the_reader_of_imports_sees_them(tmp_path):
     path = tmp_path / "x.py"
     path.write_text("import arviz\nfrom hmcgp import priors\ndef f():\n    from hmcgp.model import Model\n")
     assert modules_known(path) == {"arviz", "hmcgp.priors", "hmcgp.model.Model"}
+
+
+IMPORT_OF_A_TEST = re.compile(r"^\s*(from|import)\b.*\btest_\w+", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [
+        ("import test_ep as ep", True),
+        ("    from tests.evidence.test_ep import PROBLEMS", True),
+        ("from tests.evidence import test_ep", True),
+        ("from tests.helpers.checks import PROBLEMS", False),
+        ("def test_ep(): pass", False),
+    ],
+)
+def test_imports_of_a_test_are_recognised(code, wrong):
+    assert bool(IMPORT_OF_A_TEST.search(code)) == wrong
+
+
+def test_no_test_imports_another():
+    """Nor does the code that a test runs in another process; helpers are in tests/helpers."""
+    wrong = [p for p in TESTS.rglob("*.py") if p.name != "test_rooms.py" and IMPORT_OF_A_TEST.search(p.read_text())]
+    assert wrong == []

@@ -1,22 +1,25 @@
 """Classical tables for Gaussian-process classification and regression.
 
-Each loader returns a scikit-learn `Bunch`: `data` (DataFrame of the inputs), `target` (Series),
-`feature_names`, `target_names` for classes, `frame` (the whole table), `DESCR`, and `train`, a boolean mask,
-where a split is part of the data set.  SOURCES.md in this folder names the source, licence and checksum
-of every file.
+Each loader returns a scikit-learn `Bunch`: `data` (DataFrame of the inputs, as floats), `target` (Series of labels or
+numbers), `feature_names`, `target_names` for classes, `frame` (the whole table), `DESCR`, and `train`, a boolean mask,
+where a split is part of the data set; or, with ``return_X_y=True``, the pair ``(data, target)``.  SOURCES.md in this
+folder names the source, licence and checksum of every file.
 """
 
 from __future__ import annotations
 
-from hmcgp.datasets.classification import (
+from hmcgp.datasets.shipped import (
     load_breast_cancer,
+    load_co2,
+    load_concrete,
     load_crabs,
     load_glass,
     load_ionosphere,
+    load_motorcycle,
     load_pima,
     load_thyroid,
+    load_yacht,
 )
-from hmcgp.datasets.regression import load_co2, load_concrete, load_motorcycle, load_yacht
 from hmcgp.datasets.user_files import load_heart, load_sonar
 
 __all__ = [

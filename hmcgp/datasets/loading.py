@@ -12,11 +12,29 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 from sklearn.utils import Bunch
 
 Loaded: TypeAlias = Bunch | tuple[pd.DataFrame, pd.Series]
 
+NOT_INPUTS = {  # columns beside the inputs and the target; one named split... marks the training rows
+    "breast_cancer": ["sample_id"],
+    "co2": ["year", "month"],
+    "crabs": ["species", "index"],
+    "ionosphere": ["split_sigillito"],
+    "pima": ["split"],
+    "thyroid": ["binary"],
+}
+
 _FOLDER = files("hmcgp.datasets")
+
+
+def load(name: str, return_X_y: bool) -> Loaded:
+    """Load a table whose target is its last column, with its split if it has one."""
+    frame = read_table(name)
+    split = frame.filter(regex="^split")
+    train = None if split.empty else (split.iloc[:, 0] == "train").to_numpy()
+    return bundle(inputs_of(name, frame), frame, read_description(name), train=train, return_X_y=return_X_y)
 
 
 def read_table(name: str) -> pd.DataFrame:
@@ -30,40 +48,28 @@ def read_description(name: str) -> str:
     return (_FOLDER / f"{name}.md").read_text(encoding="utf-8")
 
 
-def classification(
+def inputs_of(name: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of the inputs."""
+    return frame.iloc[:, :-1].drop(columns=NOT_INPUTS.get(name, []))
+
+
+def bundle(
     data: pd.DataFrame,
     frame: pd.DataFrame,
-    target: str,
-    *,
     description: str,
+    *,
+    target: str | None = None,
     train: NDArray[np.bool_] | None = None,
     return_X_y: bool = False,
 ) -> Loaded:
-    """Bundle the inputs `data` with the label column `target` of the whole table `frame`."""
-    # object, not pandas' own string type: the same on every pandas version, and what np.asarray gives
-    labels = frame[target].astype(object)
-    extra: dict[str, object] = {"target_names": np.unique(labels.to_numpy()).tolist()}
+    """Bundle the inputs `data` with the column `target` of the whole table `frame`, its last one by default."""
+    data, y = data.astype(float), frame[target or frame.columns[-1]]
+    is_regression = is_numeric_dtype(y)
+    # labels as object, not pandas' own string type: the same on every pandas version, and what np.asarray gives
+    y = y.astype(float if is_regression else object)
+    if return_X_y:
+        return data, y
+    extra: dict[str, object] = {} if is_regression else {"target_names": np.unique(y.to_numpy()).tolist()}
     if train is not None:
         extra["train"] = train
-    return _bundle(data, frame, labels, description, extra, return_X_y)
-
-
-def regression(
-    data: pd.DataFrame, frame: pd.DataFrame, target: str, *, description: str, return_X_y: bool = False
-) -> Loaded:
-    """Bundle the inputs `data` with the numeric column `target` of the whole table `frame`."""
-    return _bundle(data, frame, frame[target].astype(float), description, {}, return_X_y)
-
-
-def _bundle(
-    data: pd.DataFrame,
-    frame: pd.DataFrame,
-    target: pd.Series,
-    description: str,
-    extra: dict[str, object],
-    return_X_y: bool,
-) -> Loaded:
-    data = data.astype(float)
-    if return_X_y:
-        return data, target
-    return Bunch(data=data, target=target, frame=frame, feature_names=list(data.columns), DESCR=description, **extra)
+    return Bunch(data=data, target=y, frame=frame, feature_names=list(data.columns), DESCR=description, **extra)

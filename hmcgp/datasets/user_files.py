@@ -1,4 +1,4 @@
-"""Data sets of which a part, or the whole, is read from a file of the user's.
+"""Loaders of data sets that need a file of the user's, for a part or the whole.
 
 The aspect-angle split of sonar and the Hungarian heart data are in no package that could be named as
 their source, so they are not shipped.
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hmcgp.datasets.loading import Loaded, classification, read_description, read_table
+from hmcgp.datasets.loading import Loaded, bundle, inputs_of, read_description, read_table
 from hmcgp.errors import InvalidInput
 from hmcgp.runtime.files import open_regular, user_path
 
@@ -40,24 +40,11 @@ def load_sonar(*, split_file: str | os.PathLike[str] | None = None, return_X_y: 
         split can be had.
     return_X_y : bool, default False
         Return ``(data, target)`` instead of a Bunch.
-
-    Returns
-    -------
-    Bunch
-        `data` (DataFrame of floats), `target` (Series of "M" and "R"), `train` (boolean mask, only with a
-        split file), `target_names`, `feature_names`, `frame`, `DESCR`.
     """
     frame = read_table("sonar")
-    *inputs, target = frame.columns
     path = _user_file(split_file, "split_file", SONAR_VARIABLE)
-    return classification(
-        frame[inputs],
-        frame,
-        target,
-        description=read_description("sonar"),
-        train=None if path is None else _read_sonar_split(path, frame),
-        return_X_y=return_X_y,
-    )
+    train = None if path is None else _read_sonar_split(path, frame)
+    return bundle(inputs_of("sonar", frame), frame, read_description("sonar"), train=train, return_X_y=return_X_y)
 
 
 def load_heart(path: str | os.PathLike[str] | None = None, *, return_X_y: bool = False) -> Loaded:
@@ -70,12 +57,6 @@ def load_heart(path: str | os.PathLike[str] | None = None, *, return_X_y: bool =
         HMCGP_HEART_CSV serves instead.
     return_X_y : bool, default False
         Return ``(data, target)`` instead of a Bunch.
-
-    Returns
-    -------
-    Bunch
-        `data` (DataFrame of floats, NaN where missing), `target` (Series of "0" and "1"), `target_names`,
-        `feature_names`, `frame`, `DESCR`.
     """
     found = _user_file(path, "path", HEART_VARIABLE)
     if found is None:
@@ -84,13 +65,11 @@ def load_heart(path: str | os.PathLike[str] | None = None, *, return_X_y: bool =
             f"(294 rows, 14 columns). Pass it, or set the environment variable {HEART_VARIABLE}."
         )
     frame = _read_heart(found)
-    return classification(
-        frame[_HEART_COLUMNS[:-1]], frame, "num", description=read_description("heart"), return_X_y=return_X_y
-    )
+    return bundle(inputs_of("heart", frame), frame, read_description("heart"), return_X_y=return_X_y)
 
 
 def _user_file(given: str | os.PathLike[str] | None, argument: str, variable: str) -> Path | None:
-    """Path of the file that an argument or an environment variable names, if it is one that can be read."""
+    """Path of the file that an argument, or else an environment variable, names; None if neither does."""
     if given is None:
         given, argument = os.environ.get(variable) or None, f"environment variable {variable}"
     if given is None:

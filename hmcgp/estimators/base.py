@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from hmcgp.errors import ApproximationWarning, warn_user
+from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
 from hmcgp.estimators.inspection import PosteriorMixin
 from hmcgp.estimators.saving import load_estimator, save_estimator
 from hmcgp.estimators.settings import check_settings, validated
@@ -114,10 +114,13 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
         -----
         sklearn.exceptions.ConvergenceWarning
             When the chains do not agree, or hold too few effective draws, or diverged.
-        ApproximationWarning
+        DataWarning
             For constant inputs, duplicate rows, categories with more levels than half the rows or an order (which is
-            ignored), inputs of very different scales with `standardize=False`, more hyperparameters than rows,
-            failures of the solver, and after Ctrl-C.
+            ignored), inputs of very different scales with `standardize=False`, and more hyperparameters than rows.
+        ApproximationWarning
+            For failures of the solver.
+        InterruptedWarning
+            After Ctrl-C, or `max_time`.
 
         Raises
         ------
@@ -145,7 +148,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             if take_interrupt():
                 warn_user(
                     "the fit was interrupted when it was all but done: it was finished, and is whole.",
-                    ApproximationWarning,
+                    InterruptedWarning,
                 )
         return self
 

@@ -21,7 +21,7 @@ import pandas as pd
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
-from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.errors import DataWarning, InvalidInput, warn_user
 from hmcgp.runtime.typing import Array
 
 _UNKNOWN = -1.0  # the code of a category that was not among the training rows
@@ -55,7 +55,7 @@ class Columns:
 
         Warns
         -----
-        ApproximationWarning
+        DataWarning
             For a category with more levels than half the rows, and for one whose order is ignored.
         """
         frame = _frame(X, "X")
@@ -211,7 +211,7 @@ def _codes(column: nw.Series[Any], known: NDArray[Any]) -> Array:
         warn_user(
             f"{int((~is_known).sum())} rows have categories of {column.name!r} that were not among the training rows "
             f"({listed(list(dict.fromkeys(found[~is_known])))}): they are taken as different from all of those.",
-            ApproximationWarning,
+            DataWarning,
         )
     return np.where(is_known, place.astype(np.float64), _UNKNOWN)
 
@@ -323,7 +323,7 @@ def _warn_about_levels(levels: dict[str, int], n_rows: int) -> None:
             f"{listed(fine)} in {n_rows} rows: a category with more levels than half the rows tells rows apart, not "
             "groups of them, and new rows mostly have a level that was never seen. Drop the column if it is an "
             "identifier, make it numbers if it holds numbers as text, or join rare levels.",
-            ApproximationWarning,
+            DataWarning,
         )
 
 
@@ -337,5 +337,5 @@ def _warn_about_order(columns: dict[str, nw.Series[Any]]) -> None:
             f"the order of the categories of {listed(names)} is ignored: all levels are taken as equally different "
             "from each other. Where the order matters, give numbers instead, as .cat.codes does; where it does not, "
             ".cat.as_unordered() says so.",
-            ApproximationWarning,
+            DataWarning,
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp.errors import ApproximationWarning, warn_user
+from hmcgp.errors import DataWarning, warn_user
 from hmcgp.estimators.columns import listed
 from hmcgp.kernels import Kernel, Parameter
 from hmcgp.kernels.per_class import PerClass
@@ -23,7 +23,7 @@ def warn_about_constants(names: Sequence[str], constant: NDArray[np.bool_]) -> N
         warn_user(
             f"{len(found)} of {len(names)} inputs are constant in the training rows ({listed(found)}): they cannot "
             "inform the fit, and their length scales follow the prior. Drop these columns.",
-            ApproximationWarning,
+            DataWarning,
         )
 
 
@@ -42,7 +42,7 @@ def warn_about_copies(X: Array, targets: Array) -> None:
         f"{copies} of {len(X)} rows repeat the inputs of another row{conflict}. The fit works and counts each as a "
         "case of its own, which is right where few or rounded inputs coincide; accidental copies would make the "
         "probabilities over-confident: drop those.",
-        ApproximationWarning,
+        DataWarning,
     )
 
 
@@ -67,7 +67,7 @@ def warn_about_scales(X: Array, names: Sequence[str], parameters: Sequence[Param
             f"standardize=False, and the scales of the inputs are orders of magnitude apart: the standard deviation is "
             f"{spread[least]:.2g} in {least!r} and {spread[most]:.2g} in {most!r}. The default priors expect about 1. "
             "Take standardize=True, scale these columns, or give the kernel a prior for each length scale.",
-            ApproximationWarning,
+            DataWarning,
         )
 
 
@@ -94,5 +94,5 @@ def warn_about_hyperparameters(
     warn_user(
         f"there are {n_hyperparameters} hyperparameters for {n_rows} rows: most of them will only follow their priors, "
         f"and sampling takes long. {what[0].upper()}{what[1:]}.",
-        ApproximationWarning,
+        DataWarning,
     )

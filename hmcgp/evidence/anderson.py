@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import dot
+from hmcgp.numerics.sums import dot
 from hmcgp.runtime.typing import Array
 
 _RIDGE = 1e-13  # of columns of unit length

@@ -7,7 +7,7 @@ from hmcgp.kernels.categorical import Categorical
 from hmcgp.kernels.checking import check_gradient
 from hmcgp.kernels.compact import Spherical, Triangle
 from hmcgp.kernels.coregional import Coregional
-from hmcgp.kernels.derived import WithDerivatives
+from hmcgp.kernels.derivatives import WithDerivatives
 from hmcgp.kernels.gibbs import Gibbs
 from hmcgp.kernels.neural import NeuralNetwork
 from hmcgp.kernels.nonstationary import Constant, Linear, Polynomial, White, Wiener

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Parameter, Pullback
+from hmcgp.kernels.base import Kernel, Owner, Parameter, Pullback
 from hmcgp.runtime.typing import Array
 
 
@@ -28,10 +28,6 @@ class Additive(Kernel):
     kernel: Kernel
     per_column: tuple[Kernel, ...] = field(default=(), init=False, repr=False)  # once they have values
 
-    def children(self) -> dict[str, Kernel]:
-        """The kernel of each column."""
-        return {"": self.kernel}
-
     def _columns(self, X: Array) -> list[tuple[Kernel, Array]]:
         kernels = self.per_column or (self.kernel,) * X.shape[1]
         if len(kernels) != X.shape[1]:
@@ -39,7 +35,6 @@ class Additive(Kernel):
         return [(k, np.ascontiguousarray(X[:, i : i + 1])) for i, k in enumerate(kernels)]
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         K, pulls = np.zeros((len(X), len(X))), []
         for kernel, x in self._columns(X):
             part, pull = kernel.vjp(x)
@@ -54,7 +49,6 @@ class Additive(Kernel):
         return K, pullback
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         return np.hstack([kernel.input_vjp(x, G) for kernel, x in self._columns(X)])
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
@@ -64,14 +58,14 @@ class Additive(Kernel):
         return sum((kernel(x, x2) for (kernel, x), (_, x2) in pairs), np.zeros((len(X), len(X2))))
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return sum((kernel.diag(x) for kernel, x in self._columns(X)), np.zeros(len(X)))
 
-    def _tree(self, inputs: Sequence[str], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Parameter]]:
-        columns = [self.kernel._tree([name], path) for name in inputs]
+    def _tree(self, inputs: Sequence[str], owner: Owner) -> list[tuple[Owner, Parameter]]:
+        inside = self._child_owner("kernel", self.kernel, owner)
+        columns = [self.kernel._tree([name], inside) for name in inputs]
         found = []
         for same in zip(*columns, strict=True):  # one parameter in every column
-            sub, p = same[0]
+            part, p = same[0]
             labels = tuple(
                 name if p.size == 1 else f"{name}: {label}"
                 for name, (_, q) in zip(inputs, same, strict=True)
@@ -81,11 +75,11 @@ class Additive(Kernel):
             p = p._replace(size=len(labels), labels=labels, value=value)
             if p.role == "variance":  # of one term: the default prior is about their sum
                 p = p._replace(role="part_variance", n_inputs=len(inputs))
-            found.append((sub, p))
+            found.append((part, p))
         return found
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with the names of columns turned into positions."""
+        """Kernel with column names replaced by positions (see `Kernel.with_positions`)."""
         return self._with({"kernel": self.kernel.with_positions(inputs[:1])})
 
     def _take_values(self, remaining: list[Any]) -> Self:
@@ -114,19 +108,17 @@ class LocallyLinear(Kernel):
     slope: Kernel
     offset: Kernel
 
-    def children(self) -> dict[str, Kernel]:
-        """The kernels of slopes and offset."""
-        return {"slope": self.slope, "offset": self.offset}
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        name = own.within + role
+        return Owner(name, f"{name}.")
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         inner = X @ X.T
         C_slope, pull_slope = self.slope.vjp(X)
         C_offset, pull_offset = self.offset.vjp(X)
         return inner * C_slope + C_offset, lambda G: np.concatenate([pull_slope(G * inner), pull_offset(G)])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         through = self.slope.input_vjp(X, G * (X @ X.T)) + self.offset.input_vjp(X, G)
         return through + 2.0 * (G * self.slope(X)) @ X
 
@@ -134,5 +126,4 @@ class LocallyLinear(Kernel):
         return X @ (X if X2 is None else X2).T * self.slope(X, X2) + self.offset(X, X2)
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.sum(X**2, axis=1) * self.slope.diag(X) + self.offset.diag(X)

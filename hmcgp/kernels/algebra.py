@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, value_of
+from hmcgp.kernels.base import Kernel, Owner, Pullback, Value, parameter, value_of
 from hmcgp.runtime.typing import Array
 
 
@@ -22,37 +22,23 @@ class _Pair(Kernel):
     left: Kernel
     right: Kernel
 
-    def children(self) -> dict[str, Kernel]:
-        """Both operands; a chain a + b + c is three terms, not a nest of lefts."""
-        terms = self._terms()
-        if len(terms) == 2:
-            return {"left": self.left, "right": self.right}
-        return {f"term{i}": k for i, k in enumerate(terms, start=1)}
-
-    def _terms(self) -> list[Kernel]:
-        sides = (side._terms() if type(side) is type(self) else [side] for side in (self.left, self.right))
-        return [k for side in sides for k in side]
-
 
 @dataclass(frozen=True)
 class Sum(_Pair):
     """k1(x, x') + k2(x, x')."""
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         K1, pull1 = self.left.vjp(X)
         K2, pull2 = self.right.vjp(X)
         return K1 + K2, lambda G: np.concatenate([pull1(G), pull2(G)])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         return self.left.input_vjp(X, G) + self.right.input_vjp(X, G)
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.left(X, X2) + self.right(X, X2)
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return self.left.diag(X) + self.right.diag(X)
 
 
@@ -61,20 +47,17 @@ class Product(_Pair):
     """k1(x, x') k2(x, x')."""
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         K1, pull1 = self.left.vjp(X)
         K2, pull2 = self.right.vjp(X)
         return K1 * K2, lambda G: np.concatenate([pull1(G * K2), pull2(G * K1)])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         return self.left.input_vjp(X, G * self.right(X)) + self.right.input_vjp(X, G * self.left(X))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.left(X, X2) * self.right(X, X2)
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return self.left.diag(X) * self.right.diag(X)
 
 
@@ -91,31 +74,30 @@ class Scaled(Kernel):
     kernel: Kernel
     scale: Value = parameter("variance")
 
-    def children(self) -> dict[str, Kernel]:
-        """The scaled kernel."""
-        return {"": self.kernel}
+    def _label(self) -> str:
+        return self.kernel._label()
+
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        return own
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         scale = value_of(self, "scale")
         K, pull = self.kernel.vjp(X)
         return scale * K, lambda G: np.append(scale * pull(G), np.vdot(G, K))
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         return np.asarray(value_of(self, "scale") * self.kernel.input_vjp(X, G))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return np.asarray(value_of(self, "scale") * self.kernel(X, X2))
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.asarray(value_of(self, "scale") * self.kernel.diag(X))
 
 
 @dataclass(frozen=True)
 class On(Kernel):
-    """A kernel that sees only some columns.
+    """k(x_S, x'_S): a kernel of some of the columns.
 
     Parameters
     ----------
@@ -127,9 +109,11 @@ class On(Kernel):
     kernel: Kernel
     columns: tuple[int | str, ...]
 
-    def children(self) -> dict[str, Kernel]:
-        """The restricted kernel."""
-        return {"": self.kernel}
+    def _label(self) -> str:
+        return self.kernel._label()
+
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        return own
 
     def _positions(self, inputs: Sequence[str]) -> list[int]:
         if not self.columns:
@@ -143,7 +127,7 @@ class On(Kernel):
         return [inputs[i] for i in self._positions(inputs)]
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with positions in place of names, once the inputs are known."""
+        """Kernel with column names replaced by positions (see `Kernel.with_positions`)."""
         return On(self.kernel.with_positions(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
     def _cut(self, X: Array) -> Array:
@@ -155,7 +139,6 @@ class On(Kernel):
         return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         return self.kernel.vjp(self._cut(X))
 
     def input_vjp(self, X: Array, G: Array) -> Array:
@@ -168,7 +151,6 @@ class On(Kernel):
         return self.kernel(self._cut(X), None if X2 is None else self._cut(X2))
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return self.kernel.diag(self._cut(X))
 
 

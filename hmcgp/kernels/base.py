@@ -1,4 +1,4 @@
-"""The algebra of covariance functions.
+"""Base class and algebra of covariance functions.
 
 A kernel is a frozen value.  Its parameters (`hmcgp.parameters`) are numbers or priors, and kernels never look inside a
 prior.  Once every parameter is a number,
@@ -13,7 +13,7 @@ in O(n² d) and without an (n, n, p) array.  Kernels combine:
     2.0 * k        scaled variance (a prior in place of the number makes it a parameter, `scale`)
     k.on([0, 2])   acts on some columns only (positions, or names when the inputs have names)
 
-and `hmcgp.kernels.additive`, `.transformed` and `.derived` make more of them: one per column, of warped inputs, of
+and `hmcgp.kernels.additive`, `.transformed` and `.derivatives` make more of them: one per column, of warped inputs, of
 rescaled functions, of derivatives.
 
 A new kernel subclasses `Kernel` as a frozen dataclass, marks its parameters with `parameter(...)`, and defines `vjp`,
@@ -24,6 +24,7 @@ optional: only maps of the inputs that have parameters of their own need it.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -51,6 +52,14 @@ __all__ = [
 ]
 
 Pullback: TypeAlias = Callable[[Array], Array]
+
+
+class Owner:
+    """One kernel of a formula, with the name that its parameters go by; equal kernels are different owners."""
+
+    def __init__(self, name: str, within: str = "") -> None:
+        self.name = name
+        self.within = within  # what the names of kernels inside begin with: "slope."
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,7 @@ class Kernel(Parametric, ABC):
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives Σ_ij G_ij ∂K_ij/∂x with respect to every entry of X: 2 Σ_j G_ij ∂k(x, x_j)/∂x at x = x_i.
 
-        Optional: it is asked for where this kernel sees inputs that some other parameter has transformed.
+        Optional: needed where another kernel transforms the inputs of this one by a map with parameters.
 
         Parameters
         ----------
@@ -107,7 +116,7 @@ class Kernel(Parametric, ABC):
 
     @property
     def has_input_vjp(self) -> bool:
-        """Whether `input_vjp` is there, in this kernel and all that it is made of."""
+        """True if this kernel, and every kernel inside it, has an `input_vjp`."""
         own = type(self).input_vjp is not Kernel.input_vjp
         return own and all(child.has_input_vjp for child in self.children().values())
 
@@ -152,21 +161,33 @@ class Kernel(Parametric, ABC):
     # -- parameters --------------------------------------------------------------------------------------------------
 
     def children(self) -> dict[str, Kernel]:
-        """The kernels this one is made of, by the name of their role in it."""
-        return {}
+        """Kernels this one is made of, by field."""
+        return self._child_fields()
 
-    def _tree(self, inputs: Sequence[str], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Parameter]]:
-        """Every parameter below this kernel with the path that leads to it, own ones last."""
-        found = []
-        for role, child in self.children().items():
-            found += child._tree(self._child_inputs(inputs), (*path, *([role] if role else [])))
-        return found + [(path, p) for p in self._own_parameters(inputs)]
+    def _child_fields(self) -> dict[str, Kernel]:
+        return {name: value for name, value in self.__dict__.items() if isinstance(value, Kernel)}
 
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
+        """Names of the inputs that the kernels inside see."""
         return inputs
 
+    def _label(self) -> str:
+        """Name of the class as parameters write it: `squared_exponential`."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        """Owner of the parameters of a child: the child itself, unless a class says otherwise."""
+        return Owner(own.within + child._label(), own.within)
+
+    def _tree(self, inputs: Sequence[str], owner: Owner) -> list[tuple[Owner, Parameter]]:
+        """Every parameter below this kernel with its owner, own ones last."""
+        found = []
+        for role, child in self.children().items():
+            found += child._tree(self._child_inputs(inputs), self._child_owner(role, child, owner))
+        return found + [(owner, p) for p in self._own_parameters(inputs)]
+
     def parameters(self, inputs: Sequence[str]) -> list[Parameter]:
-        """All parameters, in the order of `pullback`, with names a person can read.
+        """All parameters, in the order of `pullback`, each with a name of its own.
 
         Parameters
         ----------
@@ -176,13 +197,16 @@ class Kernel(Parametric, ABC):
         Returns
         -------
         list of Parameter
-            `left.` and `right.` stand before a name only where two free parameters would share it.
+            Where several kernels have a free parameter of the same name, their names stand before it:
+            `linear.variance`, `periodic.variance`; two of a kind are numbered in the order of the formula,
+            `squared_exponential1.variance` and `squared_exponential2.variance`.
         """
-        tree = self._tree(inputs)
-        shared = Counter(p.name for _, p in tree if p.is_free)
-        named = [p._replace(name=".".join((*path, p.name))) if shared[p.name] > 1 else p for path, p in tree]
+        tree = self._tree(inputs, Owner(self._label()))
+        shared = Counter(name for _, name in {(owner, p.name) for owner, p in tree if p.is_free})
+        owners = _owner_names([owner for owner, _ in tree])
+        named = [p._replace(name=f"{owners[owner]}.{p.name}") if shared[p.name] > 1 else p for owner, p in tree]
         seen: Counter[str] = Counter()
-        for i, p in enumerate(named):  # a scaling of a scaling has no path of its own
+        for i, p in enumerate(named):  # a scaling of a scaling has no name of its own
             if p.is_free:
                 seen[p.name] += 1
                 if seen[p.name] > 1:
@@ -190,8 +214,14 @@ class Kernel(Parametric, ABC):
         return named
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with the names of columns turned into positions among the inputs."""
-        return self._with({name: child.with_positions(inputs) for name, child in self._child_fields().items()})
+        """Kernel with column names replaced by positions.
+
+        Parameters
+        ----------
+        inputs : sequence of str
+            Names of the input columns.
+        """
+        return self._with({n: k.with_positions(self._child_inputs(inputs)) for n, k in self._child_fields().items()})
 
     def _take_values(self, remaining: list[Any]) -> Self:
         """Take this kernel's values, its children's first, from the front of the list."""
@@ -200,8 +230,17 @@ class Kernel(Parametric, ABC):
             changes[f.name] = remaining.pop(0)
         return self._with(changes)
 
-    def _child_fields(self) -> dict[str, Kernel]:
-        return {name: value for name, value in self.__dict__.items() if isinstance(value, Kernel)}
+
+def _owner_names(owners: Sequence[Owner]) -> dict[Owner, str]:
+    """Name of each owner, numbered where several have the same."""
+    alike: dict[str, list[Owner]] = {}
+    for owner in dict.fromkeys(owners):
+        alike.setdefault(owner.name, []).append(owner)
+    return {
+        owner: f"{name}{i}" if len(same) > 1 else name
+        for name, same in alike.items()
+        for i, owner in enumerate(same, start=1)
+    }
 
 
 def check_columns(n_inputs: int, n_inputs2: int) -> None:
@@ -211,7 +250,7 @@ def check_columns(n_inputs: int, n_inputs2: int) -> None:
 
 
 def check_inputs(kernel: Kernel, n_inputs: int, most: int) -> None:
-    """Refuse more inputs than a formula is positive definite for."""
+    """Refuse more inputs than those for which a kernel is positive definite."""
     if n_inputs > most:
         name, limit = type(kernel).__name__, "one input" if most == 1 else f"up to {most} inputs"
         raise InvalidInput(
@@ -221,5 +260,5 @@ def check_inputs(kernel: Kernel, n_inputs: int, most: int) -> None:
 
 
 def transposed(X: Array) -> Array:
-    """Inputs as compiled loops read them, one contiguous row per input: of shape (d, n)."""
+    """Transpose of X for compiled loops, one contiguous row per input: of shape (d, n)."""
     return np.ascontiguousarray(np.asarray(X, dtype=float).T)

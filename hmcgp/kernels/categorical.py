@@ -1,4 +1,4 @@
-"""A covariance function of labels: columns whose numbers are names, not quantities."""
+"""Covariance function of categories, given as integer codes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, transposed, value_of
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled_with_lock
 from hmcgp.runtime.typing import Array
 
 
-@compiled
+@compiled_with_lock
 def _exponents(Z: Array, Z2: Array, weight: Array) -> Array:
     """-Σ_k weight_k [z_k ≠ z'_k] between the n columns of Z and the m columns of Z2, of shape (n, m)."""
     n, m = Z.shape[1], Z2.shape[1]
@@ -23,7 +23,7 @@ def _exponents(Z: Array, Z2: Array, weight: Array) -> Array:
     return out
 
 
-@compiled
+@compiled_with_lock
 def _pull_back(S: Array, Z: Array) -> Array:
     """Σ_ij S_ij [z_ik ≠ z_jk] for each input k, from the lower triangle of a symmetric S."""
     d, n = Z.shape
@@ -60,7 +60,6 @@ class Categorical(Kernel):
         return np.exp(_exponents(Z, Z2, weight))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         Z = transposed(X)
         K = self._covariance(Z, Z)
 

@@ -1,4 +1,4 @@
-"""A test for kernels of one's own: that it is a covariance, its methods agree, and its pullback is right."""
+"""Test of a user's kernel: that it is a covariance, its methods agree, and its derivatives are right."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hmcgp.runtime.typing import Array
 
 
 class GradientCheck(NamedTuple):
-    """What `check_gradient` compared, one entry per number of the parameters."""
+    """Derivatives of a kernel by its pullback and by central differences, one entry per number of the parameters."""
 
     names: list[str]
     values: Array  # where the kernel was evaluated
     pullback: Array  # Σ_ij G_ij ∂K_ij/∂θ as the kernel gives it
-    numeric: Array  # the same by central differences
+    numeric: Array  # by central differences
 
 
 def check_gradient(
     kernel: Kernel, X: Any, *, input_names: Sequence[str] | None = None, rtol: float = 1e-5, seed: int = 0
 ) -> GradientCheck:
-    """Check that a kernel is what its `vjp` says, at the rows of X.
+    """Check a kernel and its derivatives at the rows of X.
 
     Its matrix must be symmetric and positive semidefinite; `vjp(X)[0]`, `kernel(X)`, `kernel(X, X2)` and `diag(X)` must
     agree; its pullback, and `input_vjp` if it has one, must match central differences for a random symmetric G.
@@ -47,12 +47,12 @@ def check_gradient(
     Returns
     -------
     GradientCheck
-        What was compared, when all is well.
+        The derivatives compared, if all checks pass.
 
     Raises
     ------
     InvalidInput
-        With what differs, and by how much.
+        If a check fails: what differs, and by how much.
     """
     X = np.asarray(X, dtype=float)
     if X.ndim != 2 or len(X) < 2:
@@ -63,9 +63,18 @@ def check_gradient(
     values = [_some_value(p, rng) for p in parameters]
     valued = kernel.with_values(values)
     _check_matrices(valued, X)
-
     V = rng.normal(size=(len(X), len(X)))
     G = V + V.T
+    found = _check_pullback(kernel, parameters, values, X, G, rtol)
+    if valued.has_input_vjp:
+        _check_input_vjp(valued, inputs, X, G, rtol)
+    return found
+
+
+def _check_pullback(
+    kernel: Kernel, parameters: list[Parameter], values: list[Array | float], X: Array, G: Array, rtol: float
+) -> GradientCheck:
+    valued = kernel.with_values(values)
     theta = np.concatenate([np.atleast_1d(np.asarray(v, dtype=float)) for v in [*values, np.empty(0)]])
     names = [name for p in parameters for name in p.flat_names]
     grad = np.asarray(valued.vjp(X)[1](G), dtype=float)
@@ -73,14 +82,15 @@ def check_gradient(
         _fail(valued, f"its pullback must give {len(theta)} derivatives, for {names}; it gives the shape {grad.shape}")
     numeric = _differences(lambda t: _sum(kernel.with_values(_split(parameters, t))(X), G), theta)
     # a number given beforehand need have no derivative; the pullback says so with NaN
-    given = np.concatenate([np.full(p.size, not p.is_free) for p in parameters]) if parameters else np.empty(0, bool)
+    given = np.repeat([not p.is_free for p in parameters], [p.size for p in parameters]).astype(bool)
     _compare(valued, "its pullback", names, np.where(given & np.isnan(grad), numeric, grad), numeric, rtol)
-    if valued.has_input_vjp:
-        dX = valued.input_vjp(X, G).ravel()
-        numeric_X = _differences(lambda x: _sum(valued(x.reshape(X.shape)), G), X.ravel())
-        entries = [f"X[{i}, {name}]" for i in range(len(X)) for name in inputs]
-        _compare(valued, "its input_vjp", entries, dX, numeric_X, rtol)
     return GradientCheck(names, theta, grad, numeric)
+
+
+def _check_input_vjp(kernel: Kernel, inputs: list[str], X: Array, G: Array, rtol: float) -> None:
+    numeric = _differences(lambda x: _sum(kernel(x.reshape(X.shape)), G), X.ravel())
+    entries = [f"X[{i}, {name}]" for i in range(len(X)) for name in inputs]
+    _compare(kernel, "its input_vjp", entries, kernel.input_vjp(X, G).ravel(), numeric, rtol)
 
 
 def _check_matrices(kernel: Kernel, X: Array) -> None:
@@ -103,7 +113,7 @@ def _check_matrices(kernel: Kernel, X: Array) -> None:
 
 
 def _some_value(p: Parameter, rng: np.random.Generator) -> Array | float:
-    """The fixed value, or an ordinary one inside the support of a free parameter."""
+    """Fixed value of a parameter, or an ordinary one inside the support of a free parameter."""
     if not p.is_free:
         return np.asarray(p.value, dtype=float) if p.labels is not None else float(p.value)
     z = rng.uniform(-0.5, 0.5, size=p.size)

@@ -1,4 +1,4 @@
-"""What a kernel hands over, checked before compiled code sees it.
+"""Checks of the arrays that kernels return, before compiled code reads them.
 
 Two sorts of checks:
 
@@ -64,7 +64,7 @@ def covariance_and_pullback(kernel: Kernel, X: Array) -> tuple[Array, Pullback]:
 
 
 def derivatives(kernel: Kernel, grad: Array, size: int) -> Array:
-    """Return what the pullback of vjp gave, of shape (size,): one derivative per parameter."""
+    """Derivatives from the pullback of vjp, of shape (size,): one per parameter."""
     return _array(kernel, "vjp's pullback", grad, (size,))
 
 
@@ -102,7 +102,7 @@ def _fail(kernel: Kernel, method: str, message: str) -> NoReturn:
 
 
 def has_negative_variance(K: Array) -> bool:
-    """Whether the diagonal of K, of shape (..., n, n), falls below 0 by more than rounding; NaN is not our business."""
+    """True if the diagonal of K, of shape (..., n, n), falls below 0 by more than rounding; NaN is ignored."""
     if least_diagonal(K if K.ndim == 2 else K.reshape(-1, K.shape[-1])) >= 0.0:
         return False
     variances = np.diagonal(K, axis1=-2, axis2=-1)
@@ -110,7 +110,7 @@ def has_negative_variance(K: Array) -> bool:
 
 
 def is_foreign(kernel: Kernel) -> bool:
-    """Whether a class from outside this package takes part in a kernel."""
+    """True if a class from outside this package is part of a kernel."""
     return _is_foreign_class(type(kernel)) or any(is_foreign(child) for child in kernel.children().values())
 
 

@@ -1,4 +1,4 @@
-"""A covariance function of the number of an output: what several functions of the same inputs have in common."""
+"""Covariance between several outputs: functions of the same inputs that share structure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ class Coregional(Kernel):
         return a
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         a, L = self._outputs(X), self._factor()
         B = L @ L.T
 

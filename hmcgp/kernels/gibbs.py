@@ -57,7 +57,6 @@ class Gibbs(Kernel):
         return np.ascontiguousarray(ell * np.exp(W @ B.T))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         variance, length_scale = float(value_of(self, "variance")), value_of(self, "length_scale")
         B, XT = basis_values(self.basis, X), transposed(X)
         R = self._scales(X, B)
@@ -85,5 +84,4 @@ class Gibbs(Kernel):
         )
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.full(len(X), float(value_of(self, "variance")))

@@ -1,4 +1,4 @@
-"""The covariance function of a neural network with infinitely many hidden units."""
+"""Covariance function of a neural network with infinitely many hidden units."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ class NeuralNetwork(Kernel):
         return 2.0 / math.pi * float(value_of(self, "variance"))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         N, scale = self._gram(X), self._scale()
         K = core.covariance(N, scale)
 
@@ -72,7 +71,6 @@ class NeuralNetwork(Kernel):
         return K, pullback
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         S = core.pull_back(G, self._gram(X), self._scale())
         return np.asarray(4.0 * (S @ X) * value_of(self, "weight_variance"))
 
@@ -82,6 +80,5 @@ class NeuralNetwork(Kernel):
         return core.cross_covariance(self._gram(X, X2), self._own(X), self._own(X2), self._scale())
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         N = self._own(X)
         return np.asarray(self._scale() * np.arctan2(N, np.sqrt(1.0 + 2.0 * N)))

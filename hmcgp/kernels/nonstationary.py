@@ -24,7 +24,6 @@ class Constant(Kernel):
     variance: Value = parameter("variance")
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         return self(X), lambda G: np.array([G.sum()])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
@@ -35,7 +34,6 @@ class Constant(Kernel):
         return np.full((len(X), len(X if X2 is None else X2)), float(value_of(self, "variance")))
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.full(len(X), float(value_of(self, "variance")))
 
 
@@ -55,8 +53,6 @@ class Linear(Kernel):
     ard: bool = False
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
-
         def pullback(G: Array) -> Array:
             slopes = np.einsum("nk,nk->k", X, G @ X)  # Σ_ij G_ij x_ik x_jk
             return slopes if np.ndim(self.variance) == 1 else slopes.sum(keepdims=True)
@@ -64,7 +60,6 @@ class Linear(Kernel):
         return self(X), pullback
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         return np.asarray(2.0 * (G @ X) * value_of(self, "variance"))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
@@ -73,7 +68,6 @@ class Linear(Kernel):
         return np.asarray(S @ (S if X2 is None else X2 * root).T)
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.asarray((X**2 * value_of(self, "variance")).sum(axis=1))
 
 
@@ -91,7 +85,6 @@ class White(Kernel):
     variance: Value = parameter("variance")
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         return self(X), lambda G: np.array([np.trace(G)])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
@@ -104,7 +97,6 @@ class White(Kernel):
         return np.diag(self.diag(X))
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.full(len(X), float(value_of(self, "variance")))
 
 
@@ -141,7 +133,6 @@ class Polynomial(Kernel):
         return G * (self.degree * B ** (self.degree - 1))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         B = self._base(X)
 
         def pullback(G: Array) -> Array:
@@ -153,14 +144,12 @@ class Polynomial(Kernel):
         return B**self.degree, pullback
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         return np.asarray(2.0 * (self._adjoint(self._base(X), G) @ X) * value_of(self, "weight"))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return np.asarray(self._base(X, X2) ** self.degree)
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         own = (X**2 * value_of(self, "weight")).sum(axis=1) + value_of(self, "bias")
         return np.asarray(own**self.degree)
 
@@ -191,12 +180,10 @@ class Wiener(Kernel):
         return super()._own_parameters(inputs)
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         K = self(X)
         return K, lambda G: np.array([np.vdot(G, K) / self.variance])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         t = self._times(X)
         slopes = np.sign(t)[:, None] - np.sign(t[:, None] - t)  # twice ∂k/∂t, over the variance
         return np.asarray(value_of(self, "variance") * np.sum(G * slopes, axis=1, keepdims=True))
@@ -208,5 +195,4 @@ class Wiener(Kernel):
         return np.asarray(value_of(self, "variance") * same_side * np.minimum.outer(np.abs(t), np.abs(t2)))
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.asarray(value_of(self, "variance") * np.abs(self._times(X)))

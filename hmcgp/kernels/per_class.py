@@ -1,4 +1,4 @@
-"""A covariance function for each class, where the likelihood has a latent function for each."""
+"""One covariance function per class, for likelihoods with one latent function per class."""
 
 from __future__ import annotations
 
@@ -33,12 +33,7 @@ class PerClass(Kernel):
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        kernels = tuple(self.kernels)
-        for kernel in kernels:
-            refuse_class("kernel", kernel)
-        bad = [k for k in kernels if not isinstance(k, Kernel) or isinstance(k, PerClass)]
-        if bad or len(kernels) < 2:
-            raise InvalidInput(f"kernels of classes must be two or more hmcgp kernels; got {bad or list(kernels)}.")
+        kernels = _checked(tuple(self.kernels))
         names = tuple(self.names) or tuple(f"class{c}" for c in range(len(kernels)))
         if len(names) != len(kernels) or len(set(names)) < len(names):
             raise InvalidInput(f"{len(kernels)} kernels need as many different names of classes; got {list(names)}.")
@@ -46,7 +41,7 @@ class PerClass(Kernel):
         object.__setattr__(self, "names", names)
 
     def children(self) -> dict[str, Kernel]:
-        """The kernel of each class."""
+        """Kernel of each class, by its name."""
         return dict(zip(self.names, self.kernels, strict=True))
 
     def parameters(self, inputs: Sequence[str]) -> list[Parameter]:
@@ -58,7 +53,7 @@ class PerClass(Kernel):
         ]
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernels with positions in place of names, once the inputs are known."""
+        """Kernels with column names replaced by positions (see `Kernel.with_positions`)."""
         return self._with({"kernels": tuple(k.with_positions(inputs) for k in self.kernels)})
 
     def _take_values(self, remaining: list[Any]) -> Self:
@@ -80,3 +75,12 @@ class PerClass(Kernel):
     def diag(self, X: Array) -> Array:
         """Prior variances of each class at each row of X, of shape (C, n)."""
         return np.stack([k.diag(X) for k in self.kernels])
+
+
+def _checked(kernels: tuple[Any, ...]) -> tuple[Kernel, ...]:
+    for kernel in kernels:
+        refuse_class("kernel", kernel)
+    bad = [k for k in kernels if not isinstance(k, Kernel) or isinstance(k, PerClass)]
+    if bad or len(kernels) < 2:
+        raise InvalidInput(f"kernels of classes must be two or more hmcgp kernels; got {bad or list(kernels)}.")
+    return kernels

@@ -47,7 +47,6 @@ class ExponentialPower(Stationary):
         return float(value_of(self, "power")), float(value_of(self, "variance"))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         power, variance = self._numbers()
         Z = self._scaled(X)
         K = power_core.covariance(Z, power, variance)
@@ -99,7 +98,6 @@ class Periodic(Stationary):
         return phases, np.vstack([np.cos(phases) / ell, np.sin(phases) / ell])
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         variance, period = float(value_of(self, "variance")), value_of(self, "period")
         phases, Z = self._circles(X)
         K = core.covariance(Z, variance)
@@ -123,7 +121,6 @@ class Periodic(Stationary):
         return np.asarray(2.0 * (D[:d] * Z[d:] - D[d:] * Z[:d]))
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         _, Z = self._circles(X)
         K = core.covariance(Z, float(value_of(self, "variance")))
         return 2.0 * math.pi * self._pull_phases(G, K, Z).T / value_of(self, "period")

@@ -19,7 +19,7 @@ from hmcgp.runtime.typing import Array
 
 @dataclass(frozen=True)
 class Stationary(Kernel):
-    """What kernels of x - x' share: a variance, length scales, and inputs divided by them."""
+    """Base class of kernels of x - x', with a variance and length scales that divide the inputs."""
 
     variance: Value = parameter("variance")
     length_scale: Value = parameter("length_scale", per_input=True)
@@ -50,7 +50,6 @@ class Stationary(Kernel):
         return grad
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.full(len(X), float(value_of(self, "variance")))
 
 
@@ -71,7 +70,6 @@ class SquaredExponential(Stationary):
     """
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
         K = core.covariance(Z, variance)
@@ -84,7 +82,6 @@ class SquaredExponential(Stationary):
         return K, pullback
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         Z = self._scaled(X)
         K = core.covariance(Z, float(value_of(self, "variance")))
         return -2.0 * core.pull_back_inputs(G, K, Z).T / value_of(self, "length_scale")
@@ -103,11 +100,10 @@ class Radial(Stationary):
     _kind: ClassVar[int]
 
     def _profile(self) -> tuple[int, float]:
-        """Which φ, and its shape parameter if it has one."""
+        """Code of φ, and its shape parameter if it has one."""
         return self._kind, 0.0
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
         K, W = radial.covariance(*self._profile(), Z, variance, True)

@@ -24,13 +24,9 @@ from hmcgp.runtime.typing import Array
 
 @dataclass(frozen=True)
 class _Wrapped(Kernel):
-    """A kernel around one other."""
+    """Base class of kernels that wrap another one."""
 
     kernel: Kernel
-
-    def children(self) -> dict[str, Kernel]:
-        """The kernel inside."""
-        return {"": self.kernel}
 
 
 @dataclass(frozen=True)
@@ -42,14 +38,12 @@ class _Mapped(_Wrapped):
         """Transformed inputs u(x), one row per row of X."""
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         return self.kernel.vjp(self._map(X))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.kernel(self._map(X), None if X2 is None else self._map(X2))
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return self.kernel.diag(self._map(X))
 
 
@@ -59,10 +53,9 @@ class _ParametricMap(_Mapped):
 
     @abstractmethod
     def _pull(self, X: Array, U: Array, dU: Array) -> tuple[Array, list[Array]]:
-        """What dU pulls back to: dX of shape (n, d), and the derivatives in each own parameter."""
+        """Pull dU back to dX, of shape (n, d), and to the derivatives in each own parameter."""
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         U = self._map(X)
         K, pull = self.kernel.vjp(U)
         return K, lambda G: np.concatenate([pull(G), *self._pull_own(X, U, G)])
@@ -74,7 +67,6 @@ class _ParametricMap(_Mapped):
         return [np.full(np.size(getattr(self, f.name)), np.nan) for f in self._own_fields()]
 
     def input_vjp(self, X: Array, G: Array) -> Array:
-        """Derivatives with respect to X (see `Kernel.input_vjp`)."""
         U = self._map(X)
         return self._pull(X, U, self.kernel.input_vjp(U, G))[0]
 
@@ -115,10 +107,6 @@ class Warped(_Mapped):
         with np.errstate(all="ignore"):  # log(0), say: only the shape matters
             n_outputs = self._map(np.zeros((1, len(inputs)))).shape[1]
         return inputs if n_outputs == len(inputs) else [f"u{k}" for k in range(n_outputs)]
-
-    def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with the names of columns turned into positions among what the kernel inside sees."""
-        return self._with({"kernel": self.kernel.with_positions(self._child_inputs(inputs))})
 
 
 @dataclass(frozen=True)
@@ -186,10 +174,6 @@ class Embedded(_ParametricMap):
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         return [f"{turn}({name})" for name in inputs for turn in ("cos", "sin")]
 
-    def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """The same kernel with the names of columns turned into positions among the cosines and sines."""
-        return self._with({"kernel": self.kernel.with_positions(self._child_inputs(inputs))})
-
 
 @dataclass(frozen=True)
 class Rescaled(_Wrapped):
@@ -236,7 +220,6 @@ class Rescaled(_Wrapped):
         return a
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         a = self._amplitudes(X)
         C, pull = self.kernel.vjp(X)
         outer = np.outer(a, a)
@@ -258,7 +241,6 @@ class Rescaled(_Wrapped):
         return np.outer(a, b) * self.kernel(X, X2)
 
     def diag(self, X: Array) -> Array:
-        """Prior variance at each row of X."""
         return np.asarray(self._amplitudes(X) ** 2 * self.kernel.diag(X))
 
 

@@ -1,19 +1,19 @@
-"""How a target y depends on its latent value f.
+"""Likelihoods p(y | f) of a target y given its latent value f.
 
     Logistic           p(y | f) = σ(y f) = 1/(1 + exp(-y f))   y = ±1
     Probit             p(y | f) = Φ(y f)                       y = ±1
     LabelNoise         p(y | f) = ε + (1 - 2ε) Φ(y f)          y = ±1, flipped at rate ε; or a step H(y f) instead of Φ
     Softmax            p(y | f) = exp f_y/Σ_c exp f_c          y = 0, 1, …, C - 1; a latent value f_c for each class
-    MultinomialProbit  p(y | f) = P(f_y + e_y is largest)      the same, each f_c with noise e_c ~ N(0, 1)
+    MultinomialProbit  p(y | f) = P(f_y + e_y is largest)      as of Softmax, each f_c with noise e_c ~ N(0, 1)
     Gaussian           p(y | f) = N(y; f, noise)               y any number; noise is a variance
     VaryingNoise       p(y | f) = N(y; f, noise(x))            y any number; log noise(x) linear in functions of x
     OutputNoise        p(y | f) = N(y; f, noise_a)             y any number, of the output a that the last input numbers
 
-A likelihood knows its logarithm with three derivatives (what an evidence provider needs) and, for labels, its average
-over a Gaussian f (what a prediction needs).  Everything is computed in log space: nothing overflows at |f| = 1e3.
+A likelihood gives its logarithm with three derivatives, for evidence providers, and for labels its average over a
+Gaussian f, for predictions.  Everything is computed in log space: nothing overflows at |f| = 1e3.
 
-A likelihood may have parameters of its own, marked as those of kernels are (`hmcgp.parameters`): a number fixes one, and
-under a prior it is inferred together with the kernel's.
+A likelihood may have parameters of its own, marked as those of kernels are (`hmcgp.parameters`): a number fixes one, a
+prior infers it together with the kernel's.
 """
 
 from __future__ import annotations

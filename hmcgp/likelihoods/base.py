@@ -1,8 +1,8 @@
-"""The contract of a likelihood.
+"""Base class of likelihoods.
 
 Rows may have weights ω_i > 0, which multiply their log likelihoods: an evidence provider integrates Π p(y_i | f_i)^ω_i.
-A row of weight 2 is that row twice, since copies share their latent value.  All else here, and every prediction, is of
-one observation: weights are about the rows that were given.
+A row of weight 2 counts as that row twice, since copies share their latent value.  Weights concern training rows only:
+everything else here, and every prediction, is of one observation.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Likelihood(Parametric, ABC):
     """
 
     weights: tuple[float, ...] | None = field(default=None, kw_only=True, repr=False)
-    kind: ClassVar[int]  # what the compiled core calls it, where y is a label
-    targets: ClassVar[str] = "labels"  # or "classes", "numbers": what y holds, which decides the default priors
+    kind: ClassVar[int]  # code in compiled solvers, where y is a label
+    targets: ClassVar[str] = "labels"  # or "classes", "numbers"; decides the default priors
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +66,7 @@ class Likelihood(Parametric, ABC):
         object.__setattr__(self, "_weights", weights)
 
     def weighted(self, weights: Any) -> Self:
-        """The same likelihood of rows with weights, of shape (n,); None: 1 each."""
+        """Likelihood of rows with these weights, of shape (n,); None stands for 1 each."""
         checked = replace(self, weights=weights)
         return self._with({name: checked.__dict__.get(name) for name in ("weights", "_weights")})
 
@@ -84,7 +84,7 @@ class Likelihood(Parametric, ABC):
         return self
 
     def check_targets(self, y: Array) -> None:
-        """Raise InvalidInput unless y holds what this likelihood explains: the labels -1 and +1, each at least once.
+        """Raise InvalidInput unless y holds the labels -1 and +1, each at least once.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class Likelihood(Parametric, ABC):
         return Derivatives(log_prob, g, -w, w * ratio)
 
     def site(self) -> tuple[int, float]:
-        """What compiled code calls the link, and the rate at which labels are flipped behind it."""
+        """Code of the link in compiled solvers, and the rate at which labels are flipped."""
         return self.kind, 0.0
 
     @abstractmethod
@@ -167,7 +167,7 @@ class Likelihood(Parametric, ABC):
         return np.where(m > 0.0, np.log1p(-small), np.log(small))
 
     def log_weighted_average(self, y: Array, mean: Array, variance: Array) -> Array:
-        """Log ∫ p(y | f)^ω N(f; mean, variance) df of the rows with their weights: what each adds to the log evidence.
+        """Log ∫ p(y | f)^ω N(f; mean, variance) df of the rows with their weights.
 
         Parameters
         ----------

@@ -45,7 +45,6 @@ class Logistic(Likelihood):
         object.__setattr__(self, "averaging", name_among("averaging", self.averaging, _LOGISTIC_AVERAGES))
 
     def average(self, mean: Array, variance: Array) -> Array:
-        """P(y = +1) for a Gaussian latent value of this mean and variance, elementwise."""
         return _LOGISTIC_AVERAGES[self.averaging](mean, variance)
 
 
@@ -91,7 +90,6 @@ class LabelNoise(Likelihood):
         object.__setattr__(self, "link", name_among("link", self.link, _LINKS))
 
     def site(self) -> tuple[int, float]:
-        """What compiled code calls the link, and the rate at which labels are flipped behind it."""
         return _LINKS[self.link], float(value_of(self, "flip"))
 
     def log_prob(self, y: Array, f: Array) -> Array:

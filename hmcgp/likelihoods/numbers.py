@@ -1,7 +1,7 @@
 """Likelihoods of numbers: the latent value plus independent Gaussian noise.
 
-What they share is the variance of the noise of each row, and its derivatives.  An evidence provider asks for the
-variances of its rows and hands ∂ log Z/∂noise_i back, as it hands ∂ log Z/∂K to a kernel.
+Each gives the variance of the noise of every row.  An evidence provider returns ∂ log Z/∂noise_i, which `pull_back`
+takes to the parameters of the likelihood, as a kernel's pullback takes ∂ log Z/∂K to its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NoisyNumbers(Likelihood):
 
     @abstractmethod
     def pull_back(self, dnoise: Array) -> Array:
-        """Derivatives in its parameters, in their order, from those in the variances of the rows, of shape (n,)."""
+        """Derivatives in the parameters, from those in the variances of the rows, of shape (n,)."""
 
     @abstractmethod
     def noise_at(self, X: Array) -> Array:
@@ -101,17 +101,16 @@ class Gaussian(NoisyNumbers):
         object.__setattr__(self, "known", _checked(self.known))
 
     def for_rows(self, X: Array) -> Self:
-        """The same, after a look at whether there is one known variance per row, and noise where there are weights."""
+        """Check that there is one known variance per row, and noise where there are weights."""
         _check_rows(self, X)
         return super().for_rows(X)
 
     def row_noise(self, n: int) -> Array:
-        """Variances of the noise of the n rows, of shape (n,)."""
         noise = float(value_of(self, "noise"))
         return np.full(n, noise) if self.known is None else noise + np.array(self.known)
 
     def pull_back(self, dnoise: Array) -> Array:
-        """Return the sum, the derivative in the noise that all rows share, of shape (1,)."""
+        """Derivative in the noise that all rows share, of shape (1,)."""
         return dnoise.sum(keepdims=True)
 
     def noise_at(self, X: Array) -> Array:
@@ -142,11 +141,10 @@ class VaryingNoise(NoisyNumbers):
         return basis_names(self.basis, inputs)
 
     def for_rows(self, X: Array) -> Self:
-        """The same, with the basis functions at the rows of X."""
+        """Likelihood that knows the basis functions at the rows of X."""
         return super().for_rows(X)._with({"_values": basis_values(self.basis, X)})
 
     def row_noise(self, n: int) -> Array:
-        """Variances of the noise of the n rows, of shape (n,)."""
         return self._noise(self._rows(n))
 
     def pull_back(self, dnoise: Array) -> Array:
@@ -157,7 +155,6 @@ class VaryingNoise(NoisyNumbers):
         return np.concatenate([[slopes.sum() / float(value_of(self, "noise"))], weights])
 
     def noise_at(self, X: Array) -> Array:
-        """Variance of the noise of a new observation at each row of X, of shape (m,)."""
         return self._noise(basis_values(self.basis, X))
 
     def _noise(self, B: Array) -> Array:
@@ -176,7 +173,7 @@ class VaryingNoise(NoisyNumbers):
 class OutputNoise(NoisyNumbers):
     """p(y | f) = N(y; f, noise_a) for targets of output a, whose number 0, 1, … is the last input of the row.
 
-    What `kernels.Coregional` is to the function, this is to the noise.
+    The likelihood that goes with `kernels.Coregional`.
 
     Parameters
     ----------
@@ -201,12 +198,11 @@ class OutputNoise(NoisyNumbers):
         return self.outputs
 
     def for_rows(self, X: Array) -> Self:
-        """The same, with the number of the output of each row of X."""
+        """Likelihood that knows the output of each row of X."""
         _check_rows(self, X)
         return super().for_rows(X)._with({"_numbers": self._output_of(X)})
 
     def row_noise(self, n: int) -> Array:
-        """Variances of the noise of the n rows, of shape (n,)."""
         noise = self._variances()[self._rows(n)]
         return noise if self.known is None else noise + np.array(self.known)
 

@@ -1,4 +1,4 @@
-"""The likelihoods of several classes."""
+"""Likelihoods of several classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, log_softmax, logsumexp
 
 from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods.base import Derivatives, Likelihood
-from hmcgp.likelihoods.largest_average import largest
+from hmcgp.likelihoods.probability_of_largest import probability_of_largest
 from hmcgp.likelihoods.softmax_average import log_power_average, softmax_average, summing_to_one
 from hmcgp.runtime.typing import Array
 
@@ -29,8 +29,7 @@ class Classes(Likelihood):
     Parameters
     ----------
     n_classes : int, optional
-        Number of classes C, counted in y by default.  A class without a row is allowed only where C is given: what is
-        known of it is that it was not seen.
+        Number of classes C, counted in y by default.  A class without a row is allowed only where C is given.
     """
 
     n_classes: int | None = None
@@ -141,8 +140,7 @@ class MultinomialProbit(Classes):
     Parameters
     ----------
     n_classes : int, optional
-        Number of classes C, counted in y by default.  A class without a row is allowed only where C is given: what is
-        known of it is that it was not seen.
+        Number of classes C, counted in y by default (see `Classes`).
     """
 
     def __post_init__(self) -> None:
@@ -172,5 +170,5 @@ class MultinomialProbit(Classes):
         return np.asarray(logsumexp(log_terms, axis=1) + np.log(step) - _LOG_SQRT_2PI)
 
     def class_probabilities(self, mean: Array, variance: Array) -> Array:
-        """See `Classes.class_probabilities`; `hmcgp.likelihoods.largest_average` states the accuracy."""
-        return summing_to_one(largest(mean, variance + np.eye(mean.shape[1]))).T
+        """See `Classes.class_probabilities`; `hmcgp.likelihoods.probability_of_largest` states the accuracy."""
+        return summing_to_one(probability_of_largest(mean, variance + np.eye(mean.shape[1]))).T

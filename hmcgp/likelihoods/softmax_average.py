@@ -27,7 +27,8 @@ from scipy.special import log_softmax, logsumexp, ndtri
 from scipy.stats import qmc
 
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive, total
+from hmcgp.numerics.exponential import exp_nonpositive
+from hmcgp.numerics.sums import total
 from hmcgp.runtime.typing import Array
 
 N_POINTS = 2**13
@@ -65,7 +66,7 @@ def softmax_average(mean: Array, covariance: Array, points: Array | None = None)
 
 
 def _root(covariance: Array) -> Array:
-    """A for each row, of shape (m, C, C - 1)."""
+    """Factor A of PSP for each row, of shape (m, C, C - 1)."""
     n_classes = covariance.shape[1]
     centre = np.eye(n_classes) - 1.0 / n_classes
     values, vectors = np.linalg.eigh(centre @ covariance @ centre)  # ascending: the first is that of the mean, 0
@@ -73,7 +74,7 @@ def _root(covariance: Array) -> Array:
 
 
 def log_power_average(y: NDArray[np.int_], mean: Array, covariance: Array, powers: Array) -> Array:
-    """Log E[p_y^power] of a class y for each row, at the same points.
+    """Log E[p_y^power] of a class y for each row, at the points of `softmax_average`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A model: data, kernel, likelihood, evidence and priors as one log density."""
+"""Models: data, kernel, likelihood, evidence and priors as one log density."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which likelihood goes with which evidence provider, and what they are called."""
+"""Names of likelihoods and evidence providers, and which of them go together."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PROVIDERS: dict[str, type[Any]] = {
     "softmax": SoftmaxLaplace,
     "multinomial_ep": MultinomialEP,
 }
-_OF_CLASSES = {"laplace": "softmax", "ep": "multinomial_ep"}  # what a method is called where there are several classes
+_OF_CLASSES = {"laplace": "softmax", "ep": "multinomial_ep"}  # names of the methods for several classes
 
 
 def as_likelihood(likelihood: str | Likelihood, type_of_targets: str | None = None) -> Likelihood:

@@ -33,7 +33,7 @@ KEPT_BYTES = 2**30  # of posteriors, mostly factors; beyond, they are computed w
 
 
 class GrowingModel(Model):
-    """A model that keeps the latent posteriors of some draws, and takes more rows.
+    """Model that keeps the latent posteriors of some draws, and takes more rows.
 
     Parameters
     ----------
@@ -49,20 +49,20 @@ class GrowingModel(Model):
 
     @defer_interrupts
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
-        """The kernel with values and the latent posterior at theta: the kept one, if there is one."""
+        """Kernel with values and latent posterior at theta: the kept one, if there is one."""
         vector = self.theta_vector(theta)
         kept = self._kept.get(vector.tobytes())
         return (self.kernel_at(vector), kept) if kept is not None else super().posterior(vector, start)
 
     def with_evidence(self, evidence: str | EvidenceProvider) -> Self:
-        """As of `Model`, without the posteriors that the evidence so far has left."""
+        """Model with another evidence (see `Model.with_evidence`), and no posteriors kept."""
         other = super().with_evidence(evidence)
         other._kept = {}
         return other
 
     @defer_interrupts
     def grown(self, X: Array, y: Array, likelihood: Likelihood | None = None) -> tuple[GrowingModel, Array]:
-        """The model with more rows, and the log weight that they give each draw.
+        """Model with more rows, and the log weight that they give each draw.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class GrowingModel(Model):
         return larger, log_weight
 
     def _extended(self, kernel: Kernel, theta: Array, old: Evidence, X: Array, y: Array) -> Evidence:
-        """The evidence of all rows at theta, given that of all but the last."""
+        """Evidence of all rows at theta, updated from that of the rows before."""
         n = len(self.y) - len(y)
         K_cross = contract.cross_covariance(kernel, self.X[:n], X)
         likelihood, start = self.likelihood_at(theta), None
@@ -115,7 +115,7 @@ def _bytes(posterior: object) -> int:
 def _extended_exactly(
     old: Evidence, posterior: ExactPosterior, K_cross: Array, K_new: Array, y: Array, noise: Array
 ) -> Evidence:
-    """The factor of C, α and log Z with more rows; symbols as in the header of this module."""
+    """Evidence of exact regression with more rows; symbols as in the header of this module."""
     assert posterior.L is not None
     L, n, m = posterior.L, len(posterior.alpha), len(y)
     columns = y.size // m
@@ -141,7 +141,7 @@ def _extended_exactly(
 
 
 def effective_share(log_weight: Array) -> tuple[Array, float]:
-    """Weights that sum to 1, of shape (S,), and the share of draws that they leave effective, (Σw)²/(S Σw²)."""
+    """Normalised weights, of shape (S,), and the effective share of the draws, (Σw)²/(S Σw²)."""
     w = np.exp(log_weight - log_weight.max())
     w /= w.sum()
     return w, float(1.0 / (len(w) * np.sum(w * w)))

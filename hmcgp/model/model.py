@@ -1,14 +1,12 @@
-"""Data, kernel, likelihood and evidence become one log density of unconstrained hyperparameters.
+"""Posterior log density of unconstrained hyperparameters, from data, kernel, likelihood and evidence.
 
     u ── transforms ──► θ, φ ── kernel ──► K ── evidence ──► log Z,  G = ∂ log Z/∂K,  ∂ log Z/∂φ
 
     log p(u | y) = log Z(θ(u), φ(u)) + log p(θ, φ) + log|d(θ, φ)/du| + const.
     ∂/∂u         = ([pullback(G), ∂ log Z/∂φ] + ∂ log p/∂(θ, φ)) d(θ, φ)/du + ∂ log|d(θ, φ)/du|/∂u
 
-with θ the parameters of the kernel and φ those of the likelihood, if it has any.
-
-This is the only place where numerical trouble is caught: a covariance that cannot be factorised, or a solver that does
-not converge, gives -inf with a zero gradient, and is counted by whoever asked.
+with θ the parameters of the kernel and φ those of the likelihood, if it has any.  A covariance that cannot be
+factorised, or a solver that does not converge, gives -inf with a zero gradient; no other module catches these errors.
 """
 
 from __future__ import annotations
@@ -19,18 +17,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_array
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
 from hmcgp.evidence.ep.em_surrogate import ExpectedLogDensity
-from hmcgp.kernels import Kernel, Parameter, SquaredExponential, contract
-from hmcgp.kernels.per_class import PerClass
-from hmcgp.likelihoods import Classes, Likelihood
+from hmcgp.kernels import Kernel, Parameter, contract
+from hmcgp.likelihoods import Likelihood
+from hmcgp.model.arguments import check_data, check_input_names, check_kernel, weight_rows
 from hmcgp.model.compatibility import resolve
+from hmcgp.model.hyperparameters import Hyperparameters
+from hmcgp.model.memory import work_space
 from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation
-from hmcgp.priors.joint import HyperPrior, Theta, with_prior
-from hmcgp.runtime.checks import refuse_class
+from hmcgp.priors.joint import Theta
 from hmcgp.runtime.fingerprint import table_identity
 from hmcgp.runtime.interrupts import defer_interrupts, deferred_interrupts
 from hmcgp.runtime.memory import WorkSpace
@@ -66,12 +64,6 @@ class Model:
         Positive numbers that multiply the log likelihoods of the rows: a row of weight 2 is that row twice.  They are
         not normalised.
 
-    Attributes
-    ----------
-    names : list of str
-        One per free hyperparameter, in the order of every vector theta and u.
-    parameters : list of Parameter
-        The free parameters of the kernel, then of the likelihood, with their priors.
     """
 
     _identity: dict[str, Any] | None = None
@@ -87,61 +79,24 @@ class Model:
         input_names: Sequence[str] | None = None,
         weights: Any = None,
     ) -> None:
-        if input_names is None:
-            input_names = [str(c) for c in X.columns] if hasattr(X, "columns") else None
-        self.likelihood, self.evidence = resolve(likelihood, evidence)
-        if weights is not None:
-            if self.likelihood.weights is not None:
-                raise InvalidInput("'likelihood' has weights of its own: give 'weights' once.")
-            self.likelihood = self.likelihood.weighted(weights)
-        self.X, self.y = _check_data(X, y, self.likelihood)
-        self.likelihood = self.likelihood.for_rows(self.X)
-        self.input_names = _check_names(input_names, self.X.shape[1])
-        kernel = self._check_kernel(SquaredExponential(ard=True) if kernel is None else kernel)
-        self.kernel = kernel.with_positions(self.input_names)
-        targets = self.likelihood.targets
-        of_kernel = [with_prior(p, targets) for p in kernel.parameters(self.input_names)]
-        taken = {p.name for p in of_kernel}
-        of_likelihood = [
-            with_prior(p._replace(name=f"likelihood.{p.name}") if p.name in taken else p, targets)
-            for p in self.likelihood.parameters(self.input_names)
-        ]
-        everything = of_kernel + of_likelihood
-        self.parameters: list[Parameter] = [p for p in everything if p.is_free]
-        if not self.parameters:
-            raise InvalidInput(
-                "every parameter of 'kernel' and 'likelihood' is a fixed number; give at least one a prior (or leave "
-                "it out)."
-            )
-        self._prior = HyperPrior(self.parameters)
-        self._free = np.concatenate([np.full(p.size, p.is_free) for p in everything])  # (p,) mask of all derivatives
-        places = iter(self._prior.slices)
-        self._of_kernel = [(p, next(places) if p.is_free else None) for p in of_kernel]
-        self._of_likelihood = [(p, next(places) if p.is_free else None) for p in of_likelihood]
-        self._n_kernel = sum(p.size for p in of_kernel)
+        chosen, self.evidence = resolve(likelihood, evidence)
+        weighted = weight_rows(chosen, weights)
+        self.X, self.y = check_data(X, y, weighted)
+        self.likelihood = weighted.for_rows(self.X)
+        self.input_names = check_input_names(input_names, X, self.X.shape[1])
+        checked = check_kernel(kernel, self.likelihood, self.y)
+        self.kernel = checked.with_positions(self.input_names)
+        self._hyper = Hyperparameters(checked, self.likelihood, self.input_names)
+        self._prior = self._hyper.prior
         self._foreign = contract.is_foreign(self.kernel)  # has a class that this package has not tested
         if self._foreign:
             rng = np.random.default_rng(0)
             contract.check_kernel(lambda: self.kernel_at(self._prior.sample(rng)), self.X)
 
-    def _check_kernel(self, kernel: Any) -> Kernel:
-        if isinstance(kernel, list | tuple):
-            kernel = PerClass(tuple(kernel))
-        refuse_class("kernel", kernel)
-        if not isinstance(kernel, Kernel):
-            origin = "" if isinstance(kernel, str) else f" of {type(kernel).__module__}"
-            raise InvalidInput(
-                f"'kernel' must be a kernel of hmcgp.kernels, such as SquaredExponential(); got {kernel!r}{origin}."
-            )
-        if isinstance(kernel, PerClass):
-            if not isinstance(self.likelihood, Classes):
-                raise InvalidInput(f"{type(self.likelihood).__name__} has one latent function: give one kernel.")
-            if len(kernel.kernels) != self.likelihood.count(self.y):
-                raise InvalidInput(
-                    f"'kernel' lists {len(kernel.kernels)} kernels for {self.likelihood.count(self.y)} classes: give "
-                    "one for each, or one that all share."
-                )
-        return kernel
+    @property
+    def parameters(self) -> list[Parameter]:
+        """Free parameters of the kernel, then of the likelihood, with their priors."""
+        return self._hyper.free
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle; arrays that come back read-only (a memory map) are copied, or all would be compiled again."""
@@ -149,7 +104,7 @@ class Model:
         self.X, self.y = np.require(self.X, requirements="W"), np.require(self.y, requirements="W")
 
     def with_evidence(self, evidence: str | EvidenceProvider) -> Self:
-        """The same data, kernel, likelihood and priors, with the latent function integrated out in another way.
+        """Model with the latent function integrated out in another way.
 
         Parameters
         ----------
@@ -160,11 +115,12 @@ class Model:
         return other
 
     def with_rows(self, X: Array, y: Array, likelihood: Likelihood | None = None) -> Model:
-        """The same model with more rows, scaled as its own.
+        """Model with more rows.
 
         Parameters
         ----------
         X : ndarray of shape (m, d)
+            New inputs, scaled as the model's.
         y : ndarray of shape (m,)
         likelihood : Likelihood, optional
             One of the same parameters, that knows about all rows; default: the model's own.
@@ -176,12 +132,12 @@ class Model:
         return other
 
     def with_identity(self, identity: Mapping[str, Any]) -> Self:
-        """The same model, of data that are known by more than the numbers it was given.
+        """Model that reports a given identity of its data.
 
         Parameters
         ----------
         identity : mapping of str to object
-            What `identity` shall return: an estimator describes the table before it was scaled and encoded.
+            Returned by `identity`: an estimator describes the table before it was scaled and encoded.
         """
         other = copy.copy(self)
         other._identity = dict(identity)
@@ -196,7 +152,7 @@ class Model:
 
     @property
     def names(self) -> list[str]:
-        """One readable name per free hyperparameter."""
+        """One name per free hyperparameter, in the order of every vector theta and u."""
         return list(self._prior.names)
 
     @property
@@ -207,17 +163,7 @@ class Model:
     @property
     def work_space(self) -> WorkSpace:
         """Memory that an evaluation with its gradient takes, at least: n x n arrays."""
-        n, n_latents = len(self.X), self.likelihood.count(self.y)
-        matrices: int = self.evidence.matrices(n_latents) if hasattr(self.evidence, "matrices") else 2
-        if isinstance(self.kernel, PerClass):
-            matrices += 2 * n_latents  # a covariance and a cotangent for each
-        what = f"{matrices} matrices of {n:,} x {n:,} numbers"
-
-        def instead(nbytes: int) -> str:
-            rows = int((nbytes / (8 * matrices)) ** 0.5)
-            return f"take a random sample of at most {rows:,} rows (sampler='map' needs no less memory)"
-
-        return WorkSpace(8 * matrices * n * n, what, instead)
+        return work_space(len(self.X), self.likelihood.count(self.y), self.evidence, self.kernel)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
@@ -247,26 +193,24 @@ class Model:
         return self._prior.theta_vector(theta)
 
     def initial(self, rng: np.random.Generator) -> Array:
-        """A draw from the prior, in unconstrained coordinates: an over-dispersed start."""
+        """Draw from the prior, in unconstrained coordinates: an over-dispersed start."""
         return self._prior.unconstrain(self._prior.sample(rng))
 
     # -- densities ---------------------------------------------------------------------------------------------------
 
     def kernel_at(self, theta: Array) -> Kernel:
-        """The kernel with every parameter a number.
+        """Kernel with values for all its parameters.
 
         Parameters
         ----------
         theta : ndarray of shape (n_dim,)
             Free parameters, in the order of `names`.
         """
-        return self.kernel.with_values(_values(self._of_kernel, theta))
+        return self._hyper.kernel_at(self.kernel, theta)
 
     def likelihood_at(self, theta: Array) -> Likelihood:
-        """The likelihood with every parameter a number (see `kernel_at`)."""
-        return (
-            self.likelihood.with_values(_values(self._of_likelihood, theta)) if self._of_likelihood else self.likelihood
-        )
+        """Likelihood with values for all its parameters (see `kernel_at`)."""
+        return self._hyper.likelihood_at(self.likelihood, theta)
 
     @defer_interrupts
     def log_evidence(self, theta: Theta, start: Array | None = None) -> tuple[float, Array]:
@@ -291,13 +235,11 @@ class Model:
         K, pullback = contract.covariance_and_pullback(kernel, self.X)
         evidence = self.evidence(self._covariance(K), self.y, self.likelihood_at(theta), start)
         assert evidence.dK is not None
-        grad = contract.derivatives(kernel, pullback(evidence.dK), self._n_kernel)
-        if self._of_likelihood:
-            grad = np.concatenate([grad, evidence.dlik])
-        return evidence, grad[self._free]
+        dkernel = contract.derivatives(kernel, pullback(evidence.dK), self._hyper.n_kernel)
+        return evidence, self._hyper.gradient(dkernel, evidence.dlik)
 
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
-        """The kernel with values and the latent posterior at theta, ready to predict."""
+        """Kernel with values and latent posterior at theta, ready to predict."""
         with deferred_interrupts():
             theta = self.theta_vector(theta)
             kernel = self.kernel_at(theta)
@@ -305,7 +247,7 @@ class Model:
             return kernel, self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
 
     def _covariance(self, K: Array) -> Array:
-        """Refuse a matrix that no provider should see; finite numbers come out of some of them all the same."""
+        """Refuse negative variances of a user's kernel, of which some providers make finite numbers."""
         if self._foreign and contract.has_negative_variance(K):
             raise NotPositiveDefinite("the kernel gives a negative variance at these hyperparameters.")
         return K
@@ -316,7 +258,7 @@ class Model:
 
     @defer_interrupts
     def evaluate(self, u: Array, carry: object = None) -> Evaluation:
-        """Log posterior density of u and its gradient, with what the solver needed.
+        """Log posterior density of u, its gradient, and how the solver ended.
 
         Parameters
         ----------
@@ -363,7 +305,7 @@ class Model:
 
     @defer_interrupts
     def expectation(self, u: Array, carry: object = None) -> Expectation:
-        """E-step of EM-EP: what `evaluate` returns, and this model with q(f) held fixed (`evidence.ep.em_surrogate`).
+        """E-step of EM-EP: the evaluation at u, and this model with q(f) held fixed (`evidence.ep.em_surrogate`).
 
         Raises
         ------
@@ -389,12 +331,7 @@ class Model:
 
     def logdensity_and_grad(self, u: Array) -> tuple[float, Array]:
         """Log posterior density of u and its gradient: finite, or -inf with a zero gradient."""
-        u = np.asarray(u, dtype=float)
-        if u.shape != (self.n_dim,):
-            raise InvalidInput(
-                f"'u' must have shape ({self.n_dim},), one value for each of {self.names}; got {u.shape}."
-            )
-        evaluation = self.evaluate(u)
+        evaluation = self.evaluate(self._prior.checked("u", u))
         return evaluation.logdensity, evaluation.grad
 
     @staticmethod
@@ -402,49 +339,11 @@ class Model:
         return Evaluation(-np.inf, np.zeros_like(u), carry, 0, np.inf, failure), None
 
 
-def _values(parameters: list[tuple[Parameter, slice | None]], theta: Array) -> list[Array | float]:
-    """Values for `with_values`: the fixed value of each parameter, or its part of theta."""
-    values: list[Array | float] = []
-    for p, place in parameters:
-        if place is None:
-            values.append(p.value)
-        else:
-            part = theta[place]
-            values.append(part if p.labels is not None else float(part[0]))
-    return values
-
-
 def _extrapolated(carry: object) -> Array | None:
-    """Where the next solution should lie: the last two, continued in a straight line.
+    """Linear extrapolation of the last two solutions, from which the solver starts.
 
-    Along a trajectory this is ten times closer than the last one alone; where the direction has just changed, at worst
-    twice as far.
+    Along a trajectory this is ten times closer than the last one alone; after a turn, at worst twice as far.
     """
     if not isinstance(carry, tuple):
         return None
     return np.asarray(carry[0] if len(carry) == 1 else 2.0 * carry[0] - carry[1])
-
-
-def _check_names(names: Sequence[str] | None, n_inputs: int) -> list[str]:
-    if names is None:
-        return [f"x{i}" for i in range(n_inputs)]
-    if len(names) != n_inputs or len(set(names)) != n_inputs:
-        raise InvalidInput(f"the inputs need {n_inputs} different names; got {list(names)}.")
-    return list(names)
-
-
-def _check_data(X: Any, y: Any, likelihood: Likelihood) -> tuple[Array, Array]:
-    # copies: the compiled code wants writable arrays, and what the caller does to his later is not our concern
-    if not _is_validated(X):
-        X = check_array(X, dtype=np.float64, input_name="X")
-    X = np.array(X, order="C")
-    y = np.array(y, dtype=float, order="C")
-    if y.shape != X.shape[:1] and not (likelihood.targets == "numbers" and y.ndim == 2 and len(y) == len(X)):
-        raise InvalidInput(f"'y' must have one value per row of 'X'; got {y.shape} for {X.shape[0]} rows.")
-    likelihood.check_targets(y)
-    return X, y
-
-
-def _is_validated(X: Any) -> bool:
-    """Whether scikit-learn would leave an array of inputs as it is, as that of an estimator's table."""
-    return type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.size > 0 and bool(np.isfinite(X).all())

@@ -1,4 +1,4 @@
-"""Functions of the inputs whose weighted sum is the logarithm of a length scale or an amplitude."""
+"""Basis functions of the inputs, for log-linear length scales, amplitudes and noise."""
 
 from __future__ import annotations
 

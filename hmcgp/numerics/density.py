@@ -1,8 +1,8 @@
-"""What a sampler sees of the world: one log density with its gradient.
+"""The contract between models and samplers: a log density with its gradient.
 
-A target maps an unconstrained position u to log p(u) and its gradient.  Whatever the target needs
-to evaluate faster next time (for a Gaussian-process classifier, the last latent mode) travels in
-`carry`: the sampler hands it from one evaluation to the next and never looks inside.
+A `LogDensity` maps an unconstrained position u to log p(u) and its gradient.  Values that make its next evaluation
+faster (for a Gaussian-process classifier, the last latent mode) travel in `carry`: samplers hand it from one
+evaluation to the next and never look inside.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOT_CONVERGED = 2
 
 
 class Evaluation(NamedTuple):
-    """A log density, its gradient, and what it took to compute them."""
+    """Log density and gradient at a position, with statistics of the solver that computed them."""
 
     logdensity: float  # finite or -inf, never NaN
     grad: Array  # (n_dim,), zero where the log density is -inf
@@ -29,10 +29,11 @@ class Evaluation(NamedTuple):
     failure: int = NO_FAILURE  # or NOT_POSITIVE_DEFINITE, NOT_CONVERGED
 
 
-class Target(Protocol):
+class LogDensity(Protocol):
     """A differentiable log density on R^n_dim.
 
-    It may have a `work_space`, of type `WorkSpace`; what does not fit is then refused before it starts.
+    It may have a `work_space` (`hmcgp.runtime.memory.WorkSpace`): runs that need more memory than is free are then
+    refused before they start.
     """
 
     @property
@@ -46,7 +47,7 @@ class Target(Protocol):
         ...
 
     def evaluate(self, u: Array, carry: object = None) -> Evaluation:
-        """Log density and gradient at u; numerical trouble gives -inf, never an exception."""
+        """Log density and gradient at u; numerical failures give -inf, never an exception."""
         ...
 
     def constrain(self, u: Array) -> Array:
@@ -59,8 +60,8 @@ class Target(Protocol):
 
 
 @runtime_checkable
-class IdentifiedTarget(Target, Protocol):
-    """A target that tells its data from other data which may have the same density."""
+class IdentifiedDensity(LogDensity, Protocol):
+    """A log density that identifies its data, so that a checkpoint of other data is refused."""
 
     def identity(self) -> dict[str, Any]:
         """Digests and names of the data (`hmcgp.runtime.fingerprint`), JSON-compatible."""
@@ -68,16 +69,16 @@ class IdentifiedTarget(Target, Protocol):
 
 
 class Expectation(NamedTuple):
-    """An E-step: what is known at u, and what the M-step maximises."""
+    """Result of an E-step: the evaluation at u, and the function that the M-step maximises."""
 
     evaluation: Evaluation
-    surrogate: Target | None  # its log density touches that of the target at u, in value and gradient; None: failed
+    surrogate: LogDensity | None  # equal to the log density at u in value and gradient; None: the E-step failed
 
 
 @runtime_checkable
-class ExpectationTarget(Target, Protocol):
-    """A target that offers the E-step of an EM algorithm."""
+class ExpectationDensity(LogDensity, Protocol):
+    """A log density with the E-step of an EM algorithm."""
 
     def expectation(self, u: Array, carry: object = None) -> Expectation:
-        """Evaluate as `evaluate` does, and build the surrogate there."""
+        """Evaluate at u as `evaluate` does, and build the surrogate there."""
         ...

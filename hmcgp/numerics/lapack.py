@@ -1,4 +1,4 @@
-"""LAPACK and BLAS for compiled code, and a few loops that stream through memory.
+"""LAPACK and BLAS for compiled code.
 
 numba does not offer the routines used here (`dpotrf`, `dtrtri`, `dlauum`, `dtrmm`, `dtrsm`, `dsyrk`, `dtrsv`, `dsymv`).
 SciPy exports their addresses for Cython; each is registered with LLVM under a name of ours and called as an external
@@ -8,10 +8,6 @@ Unlike a ctypes pointer, a *name* can be stored in numba's disk cache, so a seco
 Matrices are C-contiguous float64.  LAPACK reads them column by column, so the lower triangle of a C array is LAPACK's
 "U" triangle.  Every routine here works on the **lower triangle** of the C array, where each row is contiguous, and
 neither reads nor writes the other one unless it says so.
-
-Nothing is compiled with `fastmath`.  A loop that writes to memory has two versions, one vectorised, one not, and looks
-at the distances between its arrays to choose; had the compiler leave to reorder a sum, its rounding would depend on
-where the arrays lie.  Sums here keep an order of their own (`total`, `dot`), and `multiply_add` says what is fused.
 """
 
 from __future__ import annotations
@@ -21,10 +17,8 @@ from typing import Any
 
 import llvmlite.binding
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.errors import TypingError
 from numba.extending import get_cython_function_address, intrinsic
 
 from hmcgp.numerics.compiled import compiled
@@ -46,20 +40,6 @@ _dtrsm = _external("blas", "dtrsm", 11)
 _dsyrk = _external("blas", "dsyrk", 10)
 _dtrsv = _external("blas", "dtrsv", 8)
 _dsymv = _external("blas", "dsymv", 10)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def multiply_add(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    """Give a b + c in compiled code, rounded once where the processor has an instruction for it, else twice."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        double = args[0].type
-        fmuladd = builder.module.declare_intrinsic(
-            "llvm.fmuladd", [double], ir.FunctionType(double, [double, double, double])
-        )
-        return builder.call(fmuladd, args)
-
-    return types.float64(types.float64, types.float64, types.float64), codegen
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -93,7 +73,7 @@ def cholesky_inplace(A: Array) -> bool:
 def inverse_from_cholesky_inplace(L: Array) -> None:
     """Overwrite the lower triangle, holding L, by that of (L L')^-1.
 
-    What `dpotri` does, L^-1 and then L^-T L^-1, 1.6 times as fast at n = 200: OpenBLAS's `dtrtri` runs at a quarter of
+    L^-1 and then L^-T L^-1, as `dpotri`, but 1.6 times as fast at n = 200: OpenBLAS's `dtrtri` runs at a quarter of
     the speed of its matrix products until n is several hundred.
     """
     n = np.int32(L.shape[0])
@@ -277,97 +257,3 @@ def least_diagonal(A: Array) -> float:
     for i in range(A.shape[0]):
         least = min(least, A[i, i % A.shape[1]])
     return least
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _sum_of_eights(typingctx: Any, x: Any, n: Any) -> Any:
-    """Sum the first n numbers of a contiguous vector, n a multiple of 8, as eight interleaved sums.
-
-    Written for LLVM's vectors of eight, which every processor adds up in the same order, whatever its own width.
-    """
-    if not (isinstance(x, types.Array) and x.ndim == 1 and x.layout == "C" and x.dtype == types.float64):
-        raise TypingError(f"sums are of contiguous vectors of float64; got {x}.")
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        eight, index = ir.VectorType(ir.DoubleType(), 8), ir.IntType(32)
-        sums = cgutils.alloca_once_value(builder, ir.Constant(eight, [0.0] * 8))
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        zero, step = context.get_constant(types.intp, 0), context.get_constant(types.intp, 8)
-        with cgutils.for_range_slice(builder, zero, args[1], step) as (i, _):
-            here = builder.bitcast(builder.gep(data, [i]), eight.as_pointer())
-            builder.store(builder.fadd(builder.load(sums), builder.load(here, align=8)), sums)
-        found = builder.load(sums)
-        for width in (4, 2, 1):  # add the upper half to the lower one
-            low, high = (
-                builder.shuffle_vector(
-                    found, found, ir.Constant(ir.VectorType(index, width), list(range(start, start + width)))
-                )
-                for start in (0, width)
-            )
-            found = builder.fadd(low, high)
-        return builder.extract_element(found, ir.Constant(index, 0))
-
-    return types.float64(x, types.intp), codegen
-
-
-@compiled
-def total(x: Array) -> float:
-    """Σ x_i of a contiguous x, in an order of its own."""
-    n = x.shape[0]
-    whole, rest = n - n % 8, 0.0
-    for i in range(whole, n):
-        rest += x[i]
-    return _sum_of_eights(x, whole) + rest
-
-
-@compiled
-def dot(x: Array, y: Array) -> float:
-    """Σ x_i y_i, as four interleaved sums."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    n = x.shape[0]
-    for i in range(0, n - 3, 4):
-        a += x[i] * y[i]
-        b += x[i + 1] * y[i + 1]
-        c += x[i + 2] * y[i + 2]
-        d += x[i + 3] * y[i + 3]
-    for i in range(n - n % 4, n):
-        a += x[i] * y[i]
-    return (a + b) + (c + d)
-
-
-_LOG2_E = 1.4426950408889634
-_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves the nearest integer in the low bits
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-EXP_FLOOR = -690.0  # below it exp is taken as 0 (1e-300): subnormal numbers would only slow everything down
-
-
-@compiled
-def exp_nonpositive(x: Array, out: Array, scale: float) -> None:
-    """Write scale * exp(x) into out, for x <= 0, to 2 units in the last place.
-
-    Branch-free so that the compiler vectorises it, which it cannot do with the C library's exp: 4 times as fast.
-    exp(x) = 2^k exp(r), k = round(x / ln 2), |r| <= ln(2)/2, exp(r) by its Taylor polynomial of degree 13.
-    """
-    for j in range(x.shape[0]):
-        t = max(x[j], EXP_FLOOR)
-        shifted = multiply_add(t, _LOG2_E, _ROUND)
-        k = shifted - _ROUND
-        r = multiply_add(k, -_LN2_LOW, multiply_add(k, -_LN2_HIGH, t))
-        p = 1.0 / 6227020800.0
-        p = multiply_add(p, r, 1.0 / 479001600.0)
-        p = multiply_add(p, r, 1.0 / 39916800.0)
-        p = multiply_add(p, r, 1.0 / 3628800.0)
-        p = multiply_add(p, r, 1.0 / 362880.0)
-        p = multiply_add(p, r, 1.0 / 40320.0)
-        p = multiply_add(p, r, 1.0 / 5040.0)
-        p = multiply_add(p, r, 1.0 / 720.0)
-        p = multiply_add(p, r, 1.0 / 120.0)
-        p = multiply_add(p, r, 1.0 / 24.0)
-        p = multiply_add(p, r, 1.0 / 6.0)
-        p = multiply_add(p, r, 0.5)
-        p = multiply_add(p, r, 1.0)
-        power = np.float64(multiply_add(p, r, 1.0)).view(np.int64) + (
-            np.float64(shifted).view(np.int64) << 52
-        )  # adds k to the exponent
-        value = scale * np.int64(power).view(np.float64) if x[j] > EXP_FLOOR else 0.0
-        out[j] = value if x[j] == x[j] else x[j]  # NaN stays NaN

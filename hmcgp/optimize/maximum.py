@@ -1,23 +1,22 @@
 """The maximum of the posterior density (MAP), from several starts, by L-BFGS or by EM-EP.
 
-The density is that of the unconstrained parameters u, Jacobian included: the one that the samplers see.  Its
-maximum is not the maximum of the density of the natural parameters; for log-normal priors it is the one that treats
-log θ as the parameter, as Barber & Williams (1997) do.
+The density is that of the unconstrained parameters u, Jacobian included, from which the samplers draw.  Its maximum is
+not that of the density of the natural parameters θ; for log-normal priors it treats log θ as the parameter, as Barber &
+Williams (1997) do.
 
-EM-EP (Kim & Ghahramani 2006) climbs the same density.  Its E-step evaluates it by EP at the hyperparameters u₀; its
-M-step climbs a surrogate that the target builds there, with the posterior of the latent values held fixed:
+EM-EP (Kim & Ghahramani 2006) maximises the same density.  Its E-step evaluates it by EP at the hyperparameters u₀; its
+M-step maximises a surrogate with the posterior of the latent values held fixed:
 
-    F(u | u₀) = E[log p(latent values, y | u)] + log p(u) + const.,      touching log p(u | y) at u₀ in value and slope
+    F(u | u₀) = E[log p(latent values, y | u)] + log p(u) + const.,      equal to log p(u | y) at u₀ in value and slope
 
-A few L-BFGS iterations raise F and never lower it (a generalised M-step); u₀ moves to where they end.  Fixed points are
-the stationary points of the density.  Were the posterior exact, every step would raise the density too; EP is no bound,
-so here that is the rule, not a law.  Convergence is linear.
+A few L-BFGS iterations raise F and never lower it (a generalised M-step), and u₀ moves to where they end.  Fixed points
+are the stationary points of the density.  With an exact posterior every step would raise the density too; EP gives no
+bound, so here it usually does.  Convergence is linear.
 
-L-BFGS compares values, and the rounding of a log density over a badly conditioned covariance (numbers almost without
-noise) hides the last of the slope: where the curvature is h, values that are wrong by e tell nothing of slopes below
-sqrt(2 h e).  Which of several searches that end at one optimum is the highest then hangs on rounding too.  Gradients
-are not compared but set to zero, so Newton's method finishes the best search, with the Hessian by differences of
-gradients: what is returned is the optimum as far as rounding lets it be known, wherever the search happened to stop.
+L-BFGS compares values, and their rounding limits its accuracy where the covariance is badly conditioned (numbers almost
+without noise): with curvature h and values wrong by e, slopes below sqrt(2 h e) cannot be seen, nor which of several
+searches that reach one optimum is the highest.  Newton's method sets gradients to zero instead and has no such limit,
+so it finishes the best search, with the Hessian by differences of gradients.
 """
 
 from __future__ import annotations
@@ -30,55 +29,57 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import ExpectationTarget, Target
+from hmcgp.numerics.density import ExpectationDensity, LogDensity
 from hmcgp.runtime.checks import check_count, name_among
 from hmcgp.runtime.memory import check_memory
 from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
 from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers.chains.chain import find_start
-from hmcgp.samplers.integrators import State, init
+from hmcgp.samplers.integrators import State, Work, init
+from hmcgp.samplers.start import find_start
 from hmcgp.samplers.trace import Info, Trace
 
 GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum
-M_STEP_ITERATIONS = 2  # of L-BFGS: more of them polish a maximum that the next E-step moves
-_HALVINGS = 10  # of a step that leads to where the E-step fails
-_NEWTON_STEPS = 5  # at most, with one Hessian; the first takes the gradient down a thousandfold
-_ROUNDING = 1e-6  # more than rounding changes a log density: a fall that is none
+M_STEP_ITERATIONS = 2  # of L-BFGS; the next E-step moves the maximum, so more would be wasted
+_HALVINGS = 10  # of a step to a position where the E-step fails
+_NEWTON_STEPS = 5  # at most, with one Hessian; the first reduces the gradient a thousandfold
+_ROUNDING = 1e-6  # a smaller decrease of the log density is rounding
 
 
 class MapResult(NamedTuple):
-    """The best optimum found, and how the others compare."""
+    """The highest optimum of several searches."""
 
     position: Array  # (n_dim,), unconstrained
     parameters: Array  # (n_dim,), natural
     logdensity: float  # of u
     names: list[str]
-    evaluations: int  # over all restarts; for EM-EP, of the density and of its surrogates together
-    converged: bool  # whether the gradient vanishes at the best optimum
-    restarts: Array  # (n_restarts,), log density reached from each start
-    carry: object  # warm start for evaluations near the optimum
+    evaluations: int  # of all searches; for EM-EP, of the density and of its surrogates
+    converged: bool  # whether the gradient vanishes at the optimum
+    restarts: Array  # (n_restarts,), log density at the end of each search
+    carry: object  # speeds up evaluations near the optimum
 
 
 class _Optimum(NamedTuple):
+    """The highest position of one search."""
+
     state: State
     evaluations: int
-    stalled: bool = False  # whether the search ended by itself, not at its budget
+    stalled: bool = False  # whether the search ended before its last iteration
 
 
 class _Objective:
-    """-log p(u) and its gradient, for a minimiser; remembers the best state and hands the carry on."""
+    """-log p(u) and its gradient, for a minimiser; keeps the best state, and passes the carry on."""
 
-    def __init__(self, target: Target, start: State) -> None:
-        self.target, self.best, self.last = target, start, start
+    def __init__(self, density: LogDensity, start: State) -> None:
+        self.density, self.best, self.last = density, start, start
         self.evaluations = 1
-        # above anything the descent accepts, and near enough for the line search to interpolate
+        # larger than any value the minimiser accepts, and small enough for the line search to interpolate
         self.penalty = -start.logdensity + max(100.0, abs(start.logdensity))
 
     def __call__(self, u: Array) -> tuple[float, Array]:
         if np.array_equal(u, self.last.position):
-            return -self.last.logdensity, -self.last.grad  # the start is known
-        state = init(self.target, u, self.last.carry)
+            return -self.last.logdensity, -self.last.grad
+        state = init(self.density, u, self.last.carry)
         self.evaluations += 1
         if state.logdensity == -inf:
             return self.penalty, np.zeros_like(u)
@@ -89,7 +90,7 @@ class _Objective:
 
 
 def find_map(
-    target: Target,
+    density: LogDensity,
     *,
     method: str = "lbfgs",
     n_restarts: int = 5,
@@ -98,61 +99,61 @@ def find_map(
     start: Array | None = None,
     maxiter: int | None = None,
 ) -> MapResult:
-    """Find the maximum of the density of the unconstrained parameters, from several starts.
+    """Return the maximum of the density of the unconstrained parameters, from several starts.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density, with its gradient.
     method : {"lbfgs", "em-ep"}, default="lbfgs"
-        "em-ep" is the algorithm of Kim & Ghahramani (2006), for a `Model` with evidence "ep" or "tap": it ends at the
-        same optima as "lbfgs", after five to twenty-five times as many evaluations.  Its authors' model has the step of
-        `LabelNoise` and a `White` term in the kernel; a step without `White` leaves it with singular matrices.
+        "em-ep" is the algorithm of Kim & Ghahramani (2006), for a `Model` with evidence "ep" or "tap": it reaches the
+        same optima as "lbfgs", with five to twenty-five times as many evaluations.  Their model has the step of
+        `LabelNoise` and a `White` term in the kernel; without `White`, a step makes its matrices singular.
     n_restarts : int
-        Number of starts, drawn by `target.initial`, each from its own stream.
+        Number of starts, drawn by `density.initial`, each from its own stream.
     random_state : None, int, SeedSequence, Generator or RandomState
         Seed of the starts; start i is the same whatever their number.
     n_jobs : int, optional
         Workers, as in `hmcgp.samplers.sample`.
     start : ndarray of shape (n_dim,), optional
-        Unconstrained point that takes the place of the first start.
+        Unconstrained position that replaces the first start.
     maxiter : int, optional
-        Most iterations per start; default: 200 of L-BFGS, or 2000 pairs of E- and M-steps.
+        Largest number of iterations per start; default: 200 of L-BFGS, or 2000 pairs of E- and M-steps.
 
     Returns
     -------
     MapResult
-        The best over all starts.
+        The highest over all starts.
 
     Raises
     ------
     InvalidInput
-        For "em-ep" with another target or evidence, or where it cannot start.
+        For wrong arguments, for "em-ep" without EP or where its first E-step fails.
     """
     method = name_among("method", method, _METHODS)
-    if method == "em-ep" and not isinstance(target, ExpectationTarget):
+    if method == "em-ep" and not isinstance(density, ExpectationDensity):
         raise InvalidInput(
-            f"EM-EP needs a target that takes expectations, a Model with evidence 'ep' or 'tap'; got a "
-            f"{type(target).__name__}. Use method='lbfgs'."
+            f"EM-EP needs a log density with an E-step, a Model with evidence 'ep' or 'tap'; got a "
+            f"{type(density).__name__}. Use method='lbfgs'."
         )
-    climb, usual = _METHODS[method]
-    maxiter = usual if maxiter is None else maxiter
+    climb, default = _METHODS[method]
+    maxiter = default if maxiter is None else maxiter
     check_count("maxiter", maxiter, 1)
-    if start is not None and np.shape(start) != (target.n_dim,):
-        raise InvalidInput(f"'start' must have shape ({target.n_dim},); got {np.shape(start)}.")
-    return _best(target, _climb_all(target, climb, maxiter, n_restarts, random_state, n_jobs, start))
+    if start is not None and np.shape(start) != (density.n_dim,):
+        raise InvalidInput(f"'start' must have shape ({density.n_dim},); got {np.shape(start)}.")
+    return _best(density, _climb_all(density, climb, maxiter, n_restarts, random_state, n_jobs, start))
 
 
 def climb_from_starts(
-    target: Target, *, n_restarts: int, random_state: RandomStateLike = None, n_jobs: int | None = None
+    density: LogDensity, *, n_restarts: int, random_state: RandomStateLike = None, n_jobs: int | None = None
 ) -> list[State]:
-    """Climb by L-BFGS from several starts; return where each search ended (arguments as of `find_map`)."""
+    """Return the end of an L-BFGS search from each of several starts (arguments as of `find_map`)."""
     climb, maxiter = _METHODS["lbfgs"]
-    return [optimum.state for optimum in _climb_all(target, climb, maxiter, n_restarts, random_state, n_jobs)]
+    return [optimum.state for optimum in _climb_all(density, climb, maxiter, n_restarts, random_state, n_jobs)]
 
 
 def _climb_all(
-    target: Target,
+    density: LogDensity,
     climb: Callable[..., _Optimum],
     maxiter: int,
     n_restarts: int,
@@ -163,21 +164,21 @@ def _climb_all(
     check_count("n_restarts", n_restarts, 1)
     starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
     n_workers = resolve_n_jobs(n_jobs, n_restarts)
-    check_memory(target, n_workers)
+    check_memory(density, n_workers)
     rngs = spawn_generators(random_state, n_restarts)
-    calls = [(climb, (target, rng, u, maxiter)) for rng, u in zip(rngs, starts, strict=True)]
+    calls = [(climb, (density, rng, u, maxiter)) for rng, u in zip(rngs, starts, strict=True)]
     return run_tasks(calls, n_workers)
 
 
-def _climb(target: Target, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
-    objective = _Objective(target, find_start(target, rng, start))
+def _climb_by_lbfgs(density: LogDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
+    objective = _Objective(density, find_start(density, rng, start))
     stalled = _descend(objective, maxiter)
     return _Optimum(objective.best, objective.evaluations, stalled)
 
 
 def _descend(objective: _Objective, maxiter: int) -> bool:
-    """Descend; return whether anything but the budget ended it."""
-    # stops on the gradient; ftol only ends what rounding keeps from getting there
+    """Minimise by L-BFGS; return whether it ended before its last iteration."""
+    # stops on the gradient; ftol ends searches whose gradient rounding keeps from vanishing
     result = minimize(
         objective,
         objective.best.position,
@@ -188,17 +189,17 @@ def _descend(objective: _Objective, maxiter: int) -> bool:
     return bool(result.status != 1)
 
 
-def hessian(target: Target, state: State, step: float = 1e-2) -> Array:
-    """Second derivatives of the log density, by central differences of its gradient.
+def hessian(density: LogDensity, state: State, step: float = 1e-2) -> Array:
+    """Return the second derivatives of the log density, by central differences of its gradient.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density; it is evaluated 2 n_dim times.
     state : State
-        Where.
+        Where to differentiate.
     step : float, default=1e-2
-        Of every coordinate; small against the width of the prior, large against the rounding of gradients.
+        Change of each coordinate: small compared with the prior, large compared with the rounding of gradients.
 
     Returns
     -------
@@ -206,23 +207,23 @@ def hessian(target: Target, state: State, step: float = 1e-2) -> Array:
         Symmetric; NaN where the log density is -inf on one side.
     """
     rows = []
-    for e in step * np.eye(target.n_dim):
-        ahead, behind = (init(target, state.position + sign * e, state.carry) for sign in (1.0, -1.0))
+    for e in step * np.eye(density.n_dim):
+        ahead, behind = (init(density, state.position + sign * e, state.carry) for sign in (1.0, -1.0))
         failed = min(ahead.logdensity, behind.logdensity) == -inf
-        rows.append(np.full(target.n_dim, np.nan) if failed else (ahead.grad - behind.grad) / (2.0 * step))
+        rows.append(np.full(density.n_dim, np.nan) if failed else (ahead.grad - behind.grad) / (2.0 * step))
     H = np.array(rows)
     return 0.5 * (H + H.T)
 
 
-def _polish(target: Target, optimum: _Optimum) -> _Optimum:
-    """Take the gradient to zero, as far as rounding lets it, by Newton's method; else the optimum as it was."""
-    state, evaluations = optimum.state, optimum.evaluations + 2 * target.n_dim
+def _polish(density: LogDensity, optimum: _Optimum) -> _Optimum:
+    """Return an optimum refined by Newton's method, or unchanged where that fails."""
+    state, evaluations = optimum.state, optimum.evaluations + 2 * density.n_dim
     best, slope = state, np.max(np.abs(state.grad))
-    H = hessian(target, state)
+    H = hessian(density, state)
     if not (np.isfinite(H).all() and np.linalg.eigvalsh(H).max() < 0.0):
         return optimum._replace(evaluations=evaluations)
     for _ in range(_NEWTON_STEPS):
-        state = init(target, state.position - np.linalg.solve(H, state.grad), state.carry)
+        state = init(density, state.position - np.linalg.solve(H, state.grad), state.carry)
         evaluations += 1
         last, left = slope, np.max(np.abs(state.grad))
         if not (state.logdensity > optimum.state.logdensity - _ROUNDING and left < slope):
@@ -233,9 +234,9 @@ def _polish(target: Target, optimum: _Optimum) -> _Optimum:
     return _Optimum(best if slope <= GRADIENT_TOLERANCE else optimum.state, evaluations)
 
 
-def _climb_by_em(target: ExpectationTarget, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
-    first = find_start(target, rng, start)
-    state, surrogate = _e_step(target, first.position, first.carry)
+def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
+    first = find_start(density, rng, start)
+    state, surrogate = _e_step(density, first.position, first.carry)
     evaluations = 2
     if surrogate is None:
         raise InvalidInput(
@@ -249,26 +250,26 @@ def _climb_by_em(target: ExpectationTarget, rng: np.random.Generator, start: Arr
         _descend(m_step, M_STEP_ITERATIONS)
         surrogate = None
         for position in _candidates(m_step, state):
-            moved, surrogate = _e_step(target, position, state.carry)
+            moved, surrogate = _e_step(density, position, state.carry)
             evaluations += 1
             if surrogate is not None:
                 break
-        evaluations += m_step.evaluations - 1  # the first is the E-step's
+        evaluations += m_step.evaluations - 1  # its first evaluation is that of the E-step
         if surrogate is None:
             break
         state = moved
     return _Optimum(state, evaluations)
 
 
-def _e_step(target: ExpectationTarget, position: Array, carry: object) -> tuple[State, Target | None]:
-    evaluation, surrogate = target.expectation(position, carry)
+def _e_step(density: ExpectationDensity, position: Array, carry: object) -> tuple[State, LogDensity | None]:
+    evaluation, surrogate = density.expectation(position, carry)
     return State(position, evaluation.logdensity, evaluation.grad, evaluation.carry), surrogate
 
 
 def _candidates(m_step: _Objective, state: State) -> Iterator[Array]:
-    """Where the next E-step may be: at the end of the M-step, or on the way there at points where F has not fallen."""
+    """Yield positions for the next E-step: the end of the M-step, then points on the way there with F not below."""
     if m_step.best is state:
-        return  # rounding hides the slope that is left
+        return  # what is left of the slope is below rounding
     end = m_step.best.position
     yield end
     for k in range(1, _HALVINGS):
@@ -277,20 +278,24 @@ def _candidates(m_step: _Objective, state: State) -> Iterator[Array]:
             yield position
 
 
-_METHODS: dict[str, tuple[Callable[..., _Optimum], int]] = {"lbfgs": (_climb, 200), "em-ep": (_climb_by_em, 2000)}
+_METHODS: dict[str, tuple[Callable[..., _Optimum], int]] = {
+    "lbfgs": (_climb_by_lbfgs, 200),
+    "em-ep": (_climb_by_em, 2000),
+}  # with the default number of iterations
 
 
-def _best(target: Target, optima: list[_Optimum]) -> MapResult:
+def _best(density: LogDensity, optima: list[_Optimum]) -> MapResult:
+    """Return the highest optimum, refined where its search ended before its last iteration."""
     highest = max(optima, key=lambda optimum: optimum.state.logdensity)
     evaluations = sum(optimum.evaluations for optimum in optima) - highest.evaluations
     if highest.stalled:
-        highest = _polish(target, highest)
+        highest = _polish(density, highest)
     best = highest.state
     return MapResult(
         position=best.position,
-        parameters=target.constrain(best.position),
+        parameters=density.constrain(best.position),
         logdensity=best.logdensity,
-        names=list(target.names),
+        names=list(density.names),
         evaluations=evaluations + highest.evaluations,
         converged=bool(np.max(np.abs(best.grad)) <= GRADIENT_TOLERANCE),
         restarts=np.array([optimum.state.logdensity for optimum in optima]),
@@ -299,14 +304,14 @@ def _best(target: Target, optima: list[_Optimum]) -> MapResult:
 
 
 def point_trace(result: MapResult, seconds: float = 0.0) -> Trace:
-    """Dress an optimum up as a trace of one draw, so that whatever takes draws takes it.
+    """Return an optimum as a trace of one draw, for functions of draws.
 
     Parameters
     ----------
     result : MapResult
         The optimum.
     seconds : float, default=0.0
-        How long it took to find.
+        Time of the search.
 
     Returns
     -------
@@ -318,14 +323,10 @@ def point_trace(result: MapResult, seconds: float = 0.0) -> Trace:
         lp=result.logdensity,
         acceptance_rate=1.0,
         step_size=0.0,
-        n_steps=result.evaluations,
         energy=-result.logdensity,
         energy_error=0.0,
         diverging=False,
-        solver_iterations=0,
-        solver_residual=0.0,
-        not_positive_definite=0,
-        not_converged=0,
+        **Work(n_steps=result.evaluations)._asdict(),
     )
     stats = {name: np.array([[value]]) for name, value in info._asdict().items()}
     return Trace(

@@ -61,7 +61,7 @@ def is_number(value: Value) -> bool:
 
 
 def interval(support: tuple[float, float]) -> str:
-    """An open interval in words: "positive and finite", "finite", "strictly between 0 and 0.5"."""
+    """Describe an open interval: "positive and finite", "finite", "strictly between 0 and 0.5"."""
     if support in {POSITIVE, REAL}:
         return "finite" if support == REAL else "positive and finite"
     return f"strictly between {support[0]:g} and {support[1]:g}"
@@ -96,7 +96,7 @@ def parameter(
 
 @dataclass(frozen=True)
 class Parametric:
-    """A frozen value with parameters, each fixed or free."""
+    """Base class of frozen values with parameters, each fixed or free."""
 
     def __post_init__(self) -> None:
         for f in self._own_fields():
@@ -114,6 +114,7 @@ class Parametric:
                 )
 
     def _per_input(self, f: Any, value: Any) -> tuple[float, ...] | float:
+        """Sequence of numbers as a tuple, or a number where the array has no dimension."""
         what = f"'{f.name}' of {type(self).__name__}"
         try:
             array = np.asarray(value, dtype=float)
@@ -160,7 +161,7 @@ class Parametric:
         return found
 
     def _components(self, f: Any, inputs: Sequence[str]) -> tuple[str, ...] | None:
-        """Names of the components of a parameter that is a vector, or would be if it were asked for; else None."""
+        """Names of the components of a parameter that is a vector, or would be if it were free; else None."""
         if f.metadata["per_basis"]:
             return self._basis_names(inputs)
         given = isinstance(getattr(self, f.name), tuple | np.ndarray)
@@ -171,7 +172,7 @@ class Parametric:
         return tuple(inputs)
 
     def with_values(self, values: Sequence[Array | float]) -> Self:
-        """The same object with every parameter a number.
+        """Copy of this object with a number in place of every parameter.
 
         Parameters
         ----------
@@ -192,7 +193,7 @@ class Parametric:
         return self._with({f.name: remaining.pop(0) for f in self._own_fields()})
 
     def _with(self, changes: dict[str, Any]) -> Self:
-        """A copy with some fields changed: `dataclasses.replace` without the validation."""
+        """Copy with some fields changed: `dataclasses.replace` without the validation."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, **changes)
         return new
@@ -204,7 +205,7 @@ def _parameter_fields(owner: type[Any]) -> tuple[Any, ...]:
 
 
 def value_of(owner: Parametric, name: str) -> Any:
-    """The number behind a parameter, or an error that says how to get one."""
+    """Value of a parameter; InvalidInput unless it is a number."""
     value = getattr(owner, name)
     if not is_number(value):
         described = "left to its default prior" if value is None else repr(value)

@@ -11,8 +11,8 @@ from hmcgp.plots._calibration import calibration
 from hmcgp.plots._compare import compare_evidence
 from hmcgp.plots._confusion import confusion
 from hmcgp.plots._loo import loo
-from hmcgp.plots._numbers import numbers_1d, numbers_2d
 from hmcgp.plots._predictive import predictive, predictive_1d, predictive_2d
+from hmcgp.plots._regression import regression_1d, regression_2d
 from hmcgp.plots._relevance import relevance
 from hmcgp.plots._trace import trace
 
@@ -21,11 +21,11 @@ __all__ = [
     "compare_evidence",
     "confusion",
     "loo",
-    "numbers_1d",
-    "numbers_2d",
     "predictive",
     "predictive_1d",
     "predictive_2d",
+    "regression_1d",
+    "regression_2d",
     "relevance",
     "trace",
 ]

@@ -1,4 +1,4 @@
-"""Whether events predicted with probability p happen in a fraction p of the cases."""
+"""Reliability diagram: observed frequency of events against their predicted probability."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hmcgp.errors import InvalidInput
-from hmcgp.plots import _style as style
-from hmcgp.plots._result import Classifier, check_labels, check_prob, require, target_label
+from hmcgp.plots import style
+from hmcgp.plots._checks import check_labels, check_prob, require, target_label
 from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Bins(NamedTuple):
 
 
 def calibration(
-    result: Classifier | ArrayLike,
+    gp: Any,
     X: Any = None,
     y: ArrayLike | None = None,
     *,
@@ -44,7 +44,7 @@ def calibration(
 
     Parameters
     ----------
-    result : fitted classifier, or array of shape (n,) or (n, C)
+    gp : fitted classifier, or array of shape (n,) or (n, C)
         An array holds predicted probabilities, of the classes in sorted order; one-dimensional, of the second of two.
     X : array or DataFrame of shape (n, d)
         Inputs, best those of cases not used in the fit. Not needed with an array of probabilities.
@@ -69,7 +69,7 @@ def calibration(
         raise InvalidInput(f"'n_bins' must be at least 1; got {n_bins}.")
     if y is None:
         raise InvalidInput("'y', the labels to compare with, must be given.")
-    p, label, event = _probabilities(result, X, y, of)
+    p, label, event = _probabilities(gp, X, y, of)
     if len(p) != len(event):
         raise InvalidInput(f"'y' must have one label per prediction; got {len(event)} labels for {len(p)} predictions.")
     ax = style.new_axes(ax, (4.6, 5.2))
@@ -83,20 +83,20 @@ def calibration(
     return ax
 
 
-def _probabilities(result: Any, X: Any, y: ArrayLike, of: Any) -> tuple[Array, Any, NDArray[np.bool_]]:
-    """Probability of a class, its label, and where it came true."""
-    if hasattr(result, "predict_proba"):
-        require(result, "classes_")
+def _probabilities(gp: Any, X: Any, y: ArrayLike, of: Any) -> tuple[Array, Any, NDArray[np.bool_]]:
+    """Return the probability of a class, its label, and where it came true."""
+    if hasattr(gp, "predict_proba"):
+        require(gp, "classes_")
         if X is None:
             raise InvalidInput("'X' must be given with an estimator.")
-        p, classes = np.asarray(result.predict_proba(X)), np.asarray(result.classes_)
-    elif hasattr(result, "fit"):
+        p, classes = np.asarray(gp.predict_proba(X)), np.asarray(gp.classes_)
+    elif hasattr(gp, "fit"):
         raise InvalidInput(
-            f"plots.calibration is of the probabilities of classes, and a {type(result).__name__} has none: see "
+            f"plots.calibration is of the probabilities of classes, and a {type(gp).__name__} has none: see "
             "plots.predictive."
         )
     else:
-        p, classes = np.asarray(result, dtype=float), np.unique(np.asarray(y))
+        p, classes = np.asarray(gp, dtype=float), np.unique(np.asarray(y))
     if p.ndim not in (1, 2) or not p.size or not ((p >= 0.0) & (p <= 1.0)).all():
         raise InvalidInput("give a fitted classifier, or probabilities between 0 and 1, one per case.")
     if p.ndim == 1:

@@ -1,50 +1,18 @@
-"""The probabilities of several providers against each other."""
+"""Probabilities of several providers, against each other."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput
-from hmcgp.plots import _style as style
-from hmcgp.plots._result import is_class_1, target_label
-
-if TYPE_CHECKING:
-    import pandas as pd
+from hmcgp.plots import style
+from hmcgp.plots._checks import is_class_1, target_label
 
 
-class Comparison(Protocol):
-    """Probabilities of the same rows under several providers."""
-
-    @property
-    def probability(self) -> pd.DataFrame:
-        """P(second class), a column per provider."""
-        ...
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """One row per provider, with its `log_loss`."""
-        ...
-
-    @property
-    def y(self) -> NDArray[Any]:
-        """The labels of the rows."""
-        ...
-
-    @property
-    def classes(self) -> NDArray[Any]:
-        """The two labels, sorted."""
-        ...
-
-    @property
-    def left_out(self) -> bool:
-        """Whether the rows are training rows, left out in turn."""
-        ...
-
-
-def compare_evidence(comparison: Comparison, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
+def compare_evidence(comparison: Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
     """Draw the probabilities of each provider against those of each other, row by row, coloured by the label.
 
     Points on the dashed diagonal are where two providers agree; points nearer to 1/2 along one axis are those of which
@@ -53,7 +21,7 @@ def compare_evidence(comparison: Comparison, *, axes: NDArray[Any] | None = None
     Parameters
     ----------
     comparison : EvidenceComparison
-        What `hmcgp.compare_evidence` returns, with two providers or more.
+        The value of `hmcgp.compare_evidence`, with two providers or more.
     axes : ndarray of Axes of shape (k - 1, k - 1), optional
         Drawn into when given, for k providers.
 
@@ -91,7 +59,7 @@ def compare_evidence(comparison: Comparison, *, axes: NDArray[Any] | None = None
     return axes
 
 
-def _label(comparison: Comparison, name: str) -> str:
+def _label(comparison: Any, name: str) -> str:
     return f"{name}\nlog loss {float(comparison.table['log_loss'][name]):.3f}"
 
 

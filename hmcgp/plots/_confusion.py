@@ -1,4 +1,4 @@
-"""Which classes are taken for which."""
+"""Confusion matrix, with the predicted probabilities."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hmcgp.errors import InvalidInput
-from hmcgp.plots import _style as style
-from hmcgp.plots._result import Classifier, check_labels, require
+from hmcgp.plots import style
+from hmcgp.plots._checks import check_labels, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def confusion(result: Classifier, X: Any, y: ArrayLike, *, ax: Axes | None = None) -> Axes:
+def confusion(gp: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None) -> Axes:
     """Draw how many rows of each class are predicted to be of each, and how probable that was.
 
     Rows of the picture are true classes, columns the most probable ones.  Each cell has the number of cases, and is as
@@ -24,7 +24,7 @@ def confusion(result: Classifier, X: Any, y: ArrayLike, *, ax: Axes | None = Non
 
     Parameters
     ----------
-    result : fitted classifier
+    gp : fitted classifier
         Has `classes_` and `predict_proba`.
     X : array or DataFrame of shape (n, d)
         Inputs, best those of cases not used in the fit.
@@ -37,10 +37,10 @@ def confusion(result: Classifier, X: Any, y: ArrayLike, *, ax: Axes | None = Non
     -------
     Axes
     """
-    require(result, "classes_", "predict_proba")
-    classes = np.asarray(result.classes_)
+    require(gp, "classes_", "predict_proba")
+    classes = np.asarray(gp.classes_)
     labels = check_labels(y, classes)
-    p = np.asarray(result.predict_proba(X))
+    p = np.asarray(gp.predict_proba(X))
     if len(p) != len(labels):
         raise InvalidInput(f"'y' must have one label per row of 'X'; got {len(labels)} labels for {len(p)} rows.")
     true = labels[:, None] == classes  # (n, C)

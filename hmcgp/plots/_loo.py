@@ -1,38 +1,26 @@
-"""Which rows the others predict badly, and whether that can be said without refitting."""
+"""Leave-one-out predictions of the training rows, and how reliable they are."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput
-from hmcgp.plots import _style as style
+from hmcgp.plots import style
 from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from hmcgp.posterior.leave_one_out import LeaveOneOut
+
 _K_LIMIT = 0.7
 _NAMED = 5  # rows named in the picture
 
 
-class Pointwise(Protocol):
-    """Leave-one-out results, row by row."""
-
-    @property
-    def pointwise(self) -> Array:
-        """Log p(y_i | y_-i), of shape (n,)."""
-        ...
-
-    @property
-    def pareto_k(self) -> Array:
-        """Shapes of the tails of the weights, of shape (n,)."""
-        ...
-
-
-def loo(result: Pointwise | Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
+def loo(gp: Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
     """Draw the leave-one-out log probability (top) and the Pareto k (bottom) of every row.
 
     Below log 1/2 a row is predicted worse than by a coin.  The five worst rows are named by their index; rows whose k
@@ -40,8 +28,8 @@ def loo(result: Pointwise | Any, *, axes: NDArray[Any] | None = None) -> NDArray
 
     Parameters
     ----------
-    result : LeaveOneOut or fitted estimator
-        An estimator is asked for its `loo()`.
+    gp : fitted estimator or LeaveOneOut
+        The value of `gp.loo()` serves as well.
     axes : ndarray of Axes of shape (2,), optional
         Drawn into when given.
 
@@ -49,7 +37,7 @@ def loo(result: Pointwise | Any, *, axes: NDArray[Any] | None = None) -> NDArray
     -------
     ndarray of Axes of shape (2,)
     """
-    values = _values(result)
+    values = _values(gp)
     k = np.asarray(values.pareto_k)
     top, bottom = axes = _pair(axes)
     bad = k > _K_LIMIT
@@ -68,12 +56,12 @@ def loo(result: Pointwise | Any, *, axes: NDArray[Any] | None = None) -> NDArray
     return axes
 
 
-def _values(result: Any) -> Pointwise:
-    if hasattr(result, "pointwise") and hasattr(result, "pareto_k"):
-        return cast("Pointwise", result)
-    if hasattr(result, "loo"):
-        return cast("Pointwise", result.loo())
-    raise InvalidInput(f"give what gp.loo() returns, or a fitted estimator; got {type(result).__name__}.")
+def _values(gp: Any) -> LeaveOneOut:
+    if hasattr(gp, "pointwise") and hasattr(gp, "pareto_k"):
+        return cast("LeaveOneOut", gp)
+    if hasattr(gp, "loo"):
+        return cast("LeaveOneOut", gp.loo())
+    raise InvalidInput(f"give what gp.loo() returns, or a fitted estimator; got {type(gp).__name__}.")
 
 
 def _pair(axes: NDArray[Any] | None) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The predicted probability as a function of one or two inputs, with the data."""
+"""Predicted probability as a function of one or two inputs, with the data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hmcgp.errors import InvalidInput
-from hmcgp.plots import _style as style
-from hmcgp.plots._numbers import Regressor, numbers_1d, numbers_2d
-from hmcgp.plots._result import (
-    Classifier,
-    DrawnClassifier,
+from hmcgp.plots import style
+from hmcgp.plots._checks import (
     binary_classes,
     check_prob,
+    grid_2d,
     input_names,
     inputs_of,
     is_class_1,
@@ -22,8 +20,8 @@ from hmcgp.plots._result import (
     range_of,
     require,
     target_label,
-    widened,
 )
+from hmcgp.plots._regression import regression_1d, regression_2d
 from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ _LINES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 def predictive(
-    result: DrawnClassifier | Regressor,
+    gp: Any,
     X: Any,
     y: ArrayLike,
     *,
@@ -45,8 +43,8 @@ def predictive(
 
     Parameters
     ----------
-    result : fitted binary classifier or regressor
-        Fitted on one input (see `predictive_1d`, `numbers_1d`) or two (see `predictive_2d`, `numbers_2d`).
+    gp : fitted binary classifier or regressor
+        Fitted on one input (see `predictive_1d`, `regression_1d`) or two (see `predictive_2d`, `regression_2d`).
     X : array or DataFrame of shape (n, 1) or (n, 2)
         Inputs of the data to show.
     y : array of shape (n,)
@@ -60,24 +58,24 @@ def predictive(
     -------
     Axes
     """
-    require(result, "n_features_in_")
+    require(gp, "n_features_in_")
     kinds: dict[int, Any] = {1: predictive_1d, 2: predictive_2d}
     options: dict[str, Any] = {}
-    if hasattr(result, "predict_quantiles"):
-        kinds, options = {1: numbers_1d, 2: numbers_2d}, {"output": output}
+    if hasattr(gp, "predict_quantiles"):
+        kinds, options = {1: regression_1d, 2: regression_2d}, {"output": output}
     elif output is not None:
         raise InvalidInput(f"'output' is for regression with several outputs; got {output!r} for a classifier.")
-    if result.n_features_in_ in kinds:
-        drawn: Axes = kinds[result.n_features_in_](result, X, y, ax=ax, **options)
+    if gp.n_features_in_ in kinds:
+        drawn: Axes = kinds[gp.n_features_in_](gp, X, y, ax=ax, **options)
         return drawn
     raise InvalidInput(
-        f"plots.predictive draws fits on one or two inputs, and 'gp' was fitted on {result.n_features_in_}. "
+        f"plots.predictive draws fits on one or two inputs, and 'gp' was fitted on {gp.n_features_in_}. "
         "Fit on two columns, or see plots.calibration and plots.relevance."
     )
 
 
 def predictive_1d(
-    result: DrawnClassifier,
+    gp: Any,
     X: Any = None,
     y: ArrayLike | None = None,
     *,
@@ -92,7 +90,7 @@ def predictive_1d(
 
     Parameters
     ----------
-    result : fitted binary classifier with one input
+    gp : fitted binary classifier with one input
         Has `predict_proba` and `predict_proba_draws`.
     X, y : array of shape (n, 1) or (n,), array of shape (n,), optional
         Data to show, as marks at the top (second class) and bottom (first class).
@@ -109,19 +107,19 @@ def predictive_1d(
     -------
     Axes
     """
-    require(result, "classes_", "n_features_in_", "predict_proba", "predict_proba_draws")
+    require(gp, "classes_", "n_features_in_", "predict_proba", "predict_proba_draws")
     check_prob(prob)
-    classes = binary_classes(result.classes_)
-    data = None if X is None else inputs_of(result, X, 1)[:, 0]
+    classes = binary_classes(gp.classes_)
+    data = None if X is None else inputs_of(gp, X, 1)[:, 0]
     grid = np.linspace(*range_of(data, limits), n_grid)
-    asked = named_like_fit(result, grid[:, None])
-    low, high = np.quantile(result.predict_proba_draws(asked)[:, :, 1], [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
+    inputs = named_like_fit(gp, grid[:, None])
+    low, high = np.quantile(gp.predict_proba_draws(inputs)[:, :, 1], [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
     ax = style.new_axes(ax, (6.0, 3.6))
     ax.fill_between(grid, low, high, color=style.INK, alpha=0.14, lw=0, label=f"{100 * prob:g} % of draws")
-    ax.plot(grid, result.predict_proba(asked)[:, 1], color=style.INK, lw=1.8, label="mean")
+    ax.plot(grid, gp.predict_proba(inputs)[:, 1], color=style.INK, lw=1.8, label="mean")
     if data is not None and y is not None:
         _rug(ax, data, is_class_1(y, classes), classes)
-    names = input_names(result, X)
+    names = input_names(gp, X)
     ax.set(
         xlabel=names[0] if names else "input",
         ylabel=target_label(y, classes[1]),
@@ -130,14 +128,12 @@ def predictive_1d(
     )
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
     style.clean(ax)
-    ax.legend(
-        frameon=False, fontsize=style.SMALL, labelcolor=style.INK, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4
-    )
+    style.legend_above(ax)
     return ax
 
 
 def predictive_2d(
-    result: Classifier,
+    gp: Any,
     X: Any,
     y: ArrayLike,
     *,
@@ -149,7 +145,7 @@ def predictive_2d(
 
     Parameters
     ----------
-    result : fitted binary classifier with two inputs
+    gp : fitted binary classifier with two inputs
         Has `predict_proba`.
     X : array or DataFrame of shape (n, 2)
         Inputs of the data to show; they set the limits.
@@ -166,17 +162,16 @@ def predictive_2d(
     -------
     Axes
     """
-    require(result, "classes_", "n_features_in_", "predict_proba")
-    classes = binary_classes(result.classes_)
+    require(gp, "classes_", "n_features_in_", "predict_proba")
+    classes = binary_classes(gp.classes_)
     event = is_class_1(y, classes)
-    data = inputs_of(result, X, 2)
-    x0, x1 = (np.linspace(*widened(column), n_grid) for column in data.T)
-    points = np.stack([axis.ravel() for axis in np.meshgrid(x0, x1)], axis=1)  # (n_grid ** 2, 2)
-    P = np.clip(result.predict_proba(named_like_fit(result, points))[:, 1], 0.0, 1.0).reshape(n_grid, n_grid)
+    data = inputs_of(gp, X, 2)
+    x0, x1, points = grid_2d(data, n_grid)
+    P = np.clip(gp.predict_proba(named_like_fit(gp, points))[:, 1], 0.0, 1.0).reshape(n_grid, n_grid)
     ax = style.new_axes(ax, (6.2, 4.8))
     filled = _contours(ax, x0, x1, P)
     _scatter(ax, data, event, classes)
-    names = input_names(result, X) or ["input 0", "input 1"]
+    names = input_names(gp, X) or ["input 0", "input 1"]
     ax.set(xlabel=names[0], ylabel=names[1], xlim=(x0[0], x0[-1]), ylim=(x1[0], x1[-1]))
     style.clean(ax)
     if colorbar:

@@ -1,4 +1,4 @@
-"""How relevant each input is: the posterior of its length scale.
+"""Relevance of each input: the posterior of its length scale.
 
 A short length scale lets the function change fast along that input.  One that is longer than the
 data are wide leaves it nearly straight, or flat, in that input.
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.plots import _style as style
-from hmcgp.plots._result import Sampled, check_prob, require
+from hmcgp.plots import style
+from hmcgp.plots._checks import check_prob, require
 from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _SCALES = {"length_scale": 1.0, "weight": -0.5}  # the power of a parameter that
 _WIDTH_OF_DATA = 4.0  # from -2 to +2 standard deviations of a standardised input
 
 
-def relevance(result: Sampled, *, prob: tuple[float, float] = (0.5, 0.9), ax: Axes | None = None) -> Axes:
+def relevance(gp: Any, *, prob: tuple[float, float] = (0.5, 0.9), ax: Axes | None = None) -> Axes:
     """Draw the posterior of each input's length scale as intervals, the most relevant input on top.
 
     Dot: median; thick line: the central interval of the smaller probability; thin line: that of the larger.
@@ -36,7 +36,7 @@ def relevance(result: Sampled, *, prob: tuple[float, float] = (0.5, 0.9), ax: Ax
 
     Parameters
     ----------
-    result : fitted estimator
+    gp : fitted estimator
         Has `trace_` and `parameters_`, with one length scale per input.
     prob : pair of float, default (0.5, 0.9)
         Probabilities of the two intervals.
@@ -47,14 +47,14 @@ def relevance(result: Sampled, *, prob: tuple[float, float] = (0.5, 0.9), ax: Ax
     -------
     Axes
     """
-    require(result, "trace_", "parameters_")
+    require(gp, "trace_", "parameters_")
     if len(prob) != 2:
         raise InvalidInput(f"'prob' must be a pair of probabilities; got {prob!r}.")
     for p in prob:
         check_prob(p)
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    labels, draws = _length_scales(result.parameters_, np.asarray(result.trace_.draws))
+    labels, draws = _length_scales(gp.parameters_, np.asarray(gp.trace_.draws))
     order = np.argsort(np.median(draws, axis=0), kind="stable")
     ax = style.new_axes(ax, (6.5, 0.9 + 0.3 * max(len(order), 3)))
     _intervals(ax, draws[:, order], prob)
@@ -64,7 +64,7 @@ def relevance(result: Sampled, *, prob: tuple[float, float] = (0.5, 0.9), ax: Ax
     ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_formatter(NullFormatter())
-    standardised = bool(getattr(result, "standardize", True))
+    standardised = bool(getattr(gp, "standardize", True))
     unit = "standard deviations of the input" if standardised else "units of the input"
     ax.set_xlabel(f"length scale ({unit}); shorter is more relevant")
     style.clean(ax, hide=("top", "right", "left"))
@@ -87,7 +87,7 @@ def relevance(result: Sampled, *, prob: tuple[float, float] = (0.5, 0.9), ax: Ax
 
 
 def _length_scales(parameters: Sequence[Any], draws: Array) -> tuple[list[str], Array]:
-    """Labels and draws, of shape (n_draws, n_rows), of every per-input length scale."""
+    """Return labels and draws, of shape (n_draws, n_rows), of every per-input length scale."""
     stops = np.cumsum([p.size for p in parameters])
     found = [(p, stop) for p, stop in zip(parameters, stops, strict=True) if p.role in _SCALES and p.labels]
     if not found:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput
-from hmcgp.plots import _style as style
-from hmcgp.plots._result import Sampled, require
+from hmcgp.plots import style
+from hmcgp.plots._checks import require
 from hmcgp.reporting import diagnostics
 from hmcgp.runtime.typing import Array
 
@@ -21,7 +21,7 @@ _LOG_DECADES = 1.5  # a positive parameter spread wider than this gets a logarit
 
 
 def trace(
-    result: Sampled,
+    gp: Any,
     *,
     var_names: str | Sequence[str] | None = None,
     max_rows: int | None = 12,
@@ -34,7 +34,7 @@ def trace(
 
     Parameters
     ----------
-    result : fitted estimator
+    gp : fitted estimator
         Has `trace_`.
     var_names : str or sequence of str, optional
         Parameters to draw, by full name (``"length_scale[FL]"``), by the name before the bracket, or by
@@ -49,16 +49,16 @@ def trace(
     -------
     ndarray of Axes of shape (n_rows, 2)
     """
-    require(result, "trace_")
-    names = list(result.trace_.names)
+    require(gp, "trace_")
+    names = list(gp.trace_.names)
     columns = diagnostics.select(names, var_names, "var_names")
     shown = columns if var_names is not None else columns[:max_rows]
     axes = _grid(axes, len(shown))
-    diverging = np.asarray(result.trace_.stats.get("diverging", np.zeros(result.trace_.draws.shape[:2])), dtype=bool)
+    diverging = np.asarray(gp.trace_.stats.get("diverging", np.zeros(gp.trace_.draws.shape[:2])), dtype=bool)
     for (left, right), column in zip(axes, shown, strict=True):
-        _row(left, right, result.trace_.draws[:, :, column], diverging)
+        _row(left, right, gp.trace_.draws[:, :, column], diverging)
         left.set_title(names[column], loc="left", fontsize=style.TEXT, color=style.INK)
-    _annotate(axes, result.trace_.draws.shape[0], int(diverging.sum()), len(shown), len(columns))
+    _annotate(axes, gp.trace_.draws.shape[0], int(diverging.sum()), len(shown), len(columns))
     return axes
 
 

@@ -1,8 +1,9 @@
-"""The prior of a hyperparameter that the user left open, and what it says about data."""
+"""Default priors of hyperparameters, and the data they expect."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,13 +17,13 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     Parameters
     ----------
     role : str
-        What the hyperparameter does: "variance", "length_scale", "noise", "flip", "weight", "bias", "shape", "power",
+        Of the hyperparameter: "variance", "length_scale", "noise", "flip", "weight", "bias", "shape", "power",
         "period", "tail", "skew", "part_variance", "coefficient", "log_slope", "log_noise", "scale", "mixing" or
         "log_length_slope".
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts, or the sum that a weight is in.
     targets : {"labels", "classes", "numbers"}, default="labels"
-        What the latent function explains: two classes, several, or standardised numbers.
+        Targets behind the latent function: two classes, several, or standardised numbers.
 
     Returns
     -------
@@ -122,28 +123,37 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     """
     if isinstance(n_inputs, bool) or not isinstance(n_inputs, int | np.integer) or n_inputs < 1:
         raise InvalidInput(f"'n_inputs' must be a positive whole number; got {n_inputs!r}.")
-    log_d = math.log(n_inputs)
-    variance = LogNormal(0.0, 1.5) if targets == "numbers" else LogNormal(2.0, 2.0)
-    known: dict[str, Prior] = {
-        "variance": variance,
-        "length_scale": LogNormal(0.5 + 0.5 * log_d, 1.0),
-        "noise": LogNormal(-3.0, 2.0, lower=1e-6),
-        "flip": Beta(1.0, 4.0, upper=0.5),
-        "weight": LogNormal(-log_d, 2.0),
-        "bias": LogNormal(0.0, 1.0),
-        "shape": LogNormal(0.7, 1.0),
-        "power": Beta(2.0, 1.0, upper=2.0),
-        "period": LogNormal(0.0, 1.0),
-        "tail": LogNormal(0.0, 0.3),
-        "skew": Normal(0.0, 0.5),
-        "part_variance": LogNormal(variance.mu - 1.5 * log_d, variance.sigma),
-        "coefficient": LogNormal(-log_d, 1.0),
-        "log_slope": Normal(0.0, 0.5 / math.sqrt(n_inputs)),
-        "log_noise": Normal(0.0, 1.0 / math.sqrt(n_inputs)),
-        "scale": LogNormal(0.0, 0.75),
-        "mixing": Normal(0.0, 1.0),
-        "log_length_slope": Normal(0.0, 0.5 / n_inputs),
-    }
-    if role not in known:
-        raise InvalidInput(f"no default prior for the role {role!r}; known are {', '.join(known)}. Give a prior.")
-    return known[role]
+    if role not in _DEFAULTS:
+        raise InvalidInput(f"no default prior for the role {role!r}; known are {', '.join(_DEFAULTS)}. Give a prior.")
+    return _DEFAULTS[role](n_inputs, targets)
+
+
+def _variance(targets: str) -> LogNormal:
+    return LogNormal(0.0, 1.5) if targets == "numbers" else LogNormal(2.0, 2.0)
+
+
+def _part_variance(n_inputs: int, targets: str) -> Prior:
+    whole = _variance(targets)
+    return LogNormal(whole.mu - 1.5 * math.log(n_inputs), whole.sigma)
+
+
+_DEFAULTS: dict[str, Callable[[int, str], Prior]] = {  # by role, of the number of inputs and the kind of targets
+    "variance": lambda d, targets: _variance(targets),
+    "length_scale": lambda d, targets: LogNormal(0.5 + 0.5 * math.log(d), 1.0),
+    "noise": lambda d, targets: LogNormal(-3.0, 2.0, lower=1e-6),
+    "flip": lambda d, targets: Beta(1.0, 4.0, upper=0.5),
+    "weight": lambda d, targets: LogNormal(-math.log(d), 2.0),
+    "bias": lambda d, targets: LogNormal(0.0, 1.0),
+    "shape": lambda d, targets: LogNormal(0.7, 1.0),
+    "power": lambda d, targets: Beta(2.0, 1.0, upper=2.0),
+    "period": lambda d, targets: LogNormal(0.0, 1.0),
+    "tail": lambda d, targets: LogNormal(0.0, 0.3),
+    "skew": lambda d, targets: Normal(0.0, 0.5),
+    "part_variance": _part_variance,
+    "coefficient": lambda d, targets: LogNormal(-math.log(d), 1.0),
+    "log_slope": lambda d, targets: Normal(0.0, 0.5 / math.sqrt(d)),
+    "log_noise": lambda d, targets: Normal(0.0, 1.0 / math.sqrt(d)),
+    "scale": lambda d, targets: LogNormal(0.0, 0.75),
+    "mixing": lambda d, targets: Normal(0.0, 1.0),
+    "log_length_slope": lambda d, targets: Normal(0.0, 0.5 / d),
+}

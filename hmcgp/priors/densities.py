@@ -34,7 +34,7 @@ _LIMIT = 1e50  # of parameters: (x/sigma)^2 and beta/x^2 are then below 1e300 fo
 
 @dataclass(frozen=True, repr=False)
 class Prior(ABC):
-    """A density on an open interval; subclasses write `_logpdf` and `_dlogpdf` for points inside it."""
+    """Base class of densities on an open interval; subclasses write `_logpdf` and `_dlogpdf` for points inside it."""
 
     _support: ClassVar[tuple[float, float]] = (0.0, math.inf)
     _transform: ClassVar[Transform] = Log()
@@ -53,12 +53,12 @@ class Prior(ABC):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The open interval on which the density is positive."""
+        """Open interval on which the density is positive."""
         return self._support
 
     @property
     def transform(self) -> Transform:
-        """The map between the support and the whole line."""
+        """Map from the whole line onto the support."""
         return self._transform
 
     @property
@@ -157,7 +157,6 @@ class Normal(Prior):
 
     @property
     def normal(self) -> tuple[float, float]:
-        """Mean and standard deviation of u."""
         return self.mu, self.sigma
 
     def _logpdf(self, x: Array) -> Array:
@@ -182,17 +181,14 @@ class LogNormal(Prior):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The open interval above `lower`."""
         return (self.lower, math.inf)
 
     @property
     def transform(self) -> Transform:
-        """The logarithm of x - lower."""
         return Log(self.lower)
 
     @property
     def normal(self) -> tuple[float, float]:
-        """Mean and standard deviation of u."""
         return self.mu, self.sigma
 
     def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
@@ -294,12 +290,10 @@ class Beta(Prior):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The open interval from 0 to `upper`."""
         return (0.0, self.upper)
 
     @property
     def transform(self) -> Transform:
-        """The logit of x/upper."""
         return Logit(self.upper)
 
     def _logpdf(self, x: Array) -> Array:

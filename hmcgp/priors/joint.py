@@ -1,7 +1,7 @@
-"""The prior of all free hyperparameters together, in natural and in unconstrained coordinates.
+"""Joint prior of all free hyperparameters, in natural and in unconstrained coordinates.
 
     theta   natural parameters, one per name, each inside the support of its prior
-    u       the same on the whole line, theta = T(u)
+    u       unconstrained coordinates on the whole line, theta = T(u)
 
     log p(u) = Σ_k log p_k(T(u_k)) + log |dT/du_k|
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -39,22 +39,24 @@ class HyperPrior:
         self.parameters = list(parameters)
         self.names = [name for p in self.parameters for name in p.flat_names]
         self.n_dim = len(self.names)
-        sizes = [p.size for p in self.parameters]
-        self.slices = [slice(int(stop) - size, int(stop)) for size, stop in zip(sizes, np.cumsum(sizes), strict=True)]
+        stops = np.cumsum([p.size for p in self.parameters]).tolist()
+        self.slices = [slice(stop - p.size, stop) for p, stop in zip(self.parameters, stops, strict=True)]
         self._priors: list[Prior] = [p.value for p in self.parameters]
-        self._support = np.repeat([q.support for q in self._priors], sizes, axis=0).T  # (2, n_dim)
+        self._support = self._per_value([q.support for q in self._priors])
         self._transforms = _runs([q.transform for q in self._priors], self.slices)
         laws = [q.normal for q in self._priors]
-        self._normal = None if None in laws else np.repeat(np.array(laws), sizes, axis=0).T  # (2, n_dim): mean, sd
+        self._normal = None if None in laws else self._per_value(laws)  # mean, sd
         if self._normal is not None:
             self._log_norm = -float(np.sum(np.log(self._normal[1]))) - 0.5 * self.n_dim * math.log(2.0 * math.pi)
+
+    def _per_value(self, pairs: Sequence[Any]) -> Array:
+        """Pairs of one number per parameter as rows of one number per value, of shape (2, n_dim)."""
+        return np.repeat(np.array(pairs), [p.size for p in self.parameters], axis=0).T
 
     def constrain(self, u: Array) -> Array:
         """Natural parameters at u, of shape (n_dim,)."""
         if len(u) != self.n_dim:
-            raise InvalidInput(
-                f"'u' must have shape ({self.n_dim},), one value for each of {self.names}; got {len(u)}."
-            )
+            self.checked("u", u)
         if len(self._transforms) == 1:
             return self._transforms[0][0].constrain(u)
         return np.concatenate([t.constrain(u[s]) for t, s in self._transforms])
@@ -65,11 +67,7 @@ class HyperPrior:
 
     def theta_vector(self, theta: Theta) -> Array:
         """Natural parameters as a vector in the order of `names`, checked against the supports of their priors."""
-        vector = self._from_names(theta) if isinstance(theta, Mapping) else np.asarray(theta, dtype=float)
-        if vector.shape != (self.n_dim,):
-            raise InvalidInput(
-                f"'theta' must have shape ({self.n_dim},), one value for each of {self.names}; got {vector.shape}."
-            )
+        vector = self.checked("theta", self._from_names(theta) if isinstance(theta, Mapping) else theta)
         inside = (vector > self._support[0]) & (vector < self._support[1])  # False for NaN
         if not inside.all():
             bad = [f"{name} = {value:g}" for name, value, ok in zip(self.names, vector, inside, strict=True) if not ok]
@@ -79,6 +77,15 @@ class HyperPrior:
             )
         return vector
 
+    def checked(self, argument: str, vector: Any) -> Array:
+        """Vector as floats, refused unless it has one value per name."""
+        vector = np.asarray(vector, dtype=float)
+        if vector.shape != (self.n_dim,):
+            raise InvalidInput(
+                f"'{argument}' must have shape ({self.n_dim},), one value for each of {self.names}; got {vector.shape}."
+            )
+        return np.asarray(vector)
+
     def _from_names(self, theta: Mapping[str, float | Array]) -> Array:
         known = {p.name for p in self.parameters} | set(self.names)
         unknown = [key for key in theta if key not in known]
@@ -87,16 +94,11 @@ class HyperPrior:
         vector = np.full(self.n_dim, np.nan)
         for p, s in zip(self.parameters, self.slices, strict=True):
             if p.name in theta:
-                value = np.asarray(theta[p.name], dtype=float)
-                if value.shape not in {(), (p.size,)}:
-                    raise InvalidInput(
-                        f"'theta' gives {p.name} the shape {value.shape}; it takes one number or {p.size}."
-                    )
-                vector[s] = value
-        for i, name in enumerate(self.names):
+                vector[s] = _of_size(p, np.asarray(theta[p.name], dtype=float))
+        for i, name in enumerate(self.names):  # of one component each, such as length_scale[FL]
             if name in theta:
                 vector[i] = float(np.asarray(theta[name]).item())
-        missing = [name for name, value in zip(self.names, vector, strict=True) if np.isnan(value)]
+        missing = [self.names[i] for i in np.flatnonzero(np.isnan(vector))]
         if missing:
             raise InvalidInput(f"'theta' gives no value for {missing}.")
         return vector
@@ -125,13 +127,13 @@ class HyperPrior:
 
 
 def with_prior(p: Parameter, targets: str) -> Parameter:
-    """The parameter with its default prior where none was given, and its fixed values as an array.
+    """Parameter with its default prior where none was given, and its fixed values as an array.
 
     Parameters
     ----------
     p : Parameter
     targets : {"labels", "classes", "numbers"}
-        What the model explains; default priors depend on it.
+        Kind of targets of the model; default priors depend on it.
 
     Raises
     ------
@@ -159,6 +161,12 @@ def with_prior(p: Parameter, targets: str) -> Parameter:
             f"use Beta(alpha, beta, upper={upper:g})."
         )
     return p
+
+
+def _of_size(p: Parameter, value: Array) -> Array:
+    if value.shape not in {(), (p.size,)}:
+        raise InvalidInput(f"'theta' gives {p.name} the shape {value.shape}; it takes one number or {p.size}.")
+    return value
 
 
 def _runs(transforms: list[Transform], slices: list[slice]) -> list[tuple[Transform, slice]]:

@@ -78,12 +78,10 @@ class RegularizedHorseshoe(SparsityPrior):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The open interval from 1/slab on."""
         return (1.0 / self.slab, math.inf)
 
     @property
     def transform(self) -> Transform:
-        """length_scale = sqrt(1/slab² + exp(2u))."""
         return Hypotenuse(1.0 / self.slab)
 
 

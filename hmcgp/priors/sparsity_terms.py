@@ -14,13 +14,13 @@ import math
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled_with_lock
 from hmcgp.runtime.typing import Array
 
 _DROP = 40.0  # the integrand is neglected where it is below e^-40 of its maximum
 
 
-@compiled
+@compiled_with_lock
 def log_density(v: Array, w0: float) -> tuple[float, Array]:
     """Log p(v) and its gradient."""
     d = v.shape[0]

@@ -1,4 +1,4 @@
-"""Results leave the package here, to arviz.
+"""Export of a fit to arviz.
 
 The arviz container has the groups `posterior` (natural parameters), `sample_stats`, `unconstrained_posterior`,
 `warmup_posterior` and `warmup_sample_stats` when there was a warm-up, `observed_data`, `constant_data`, and
@@ -31,7 +31,7 @@ RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class", "output")
 
 
 def to_arviz(
-    result: Any,
+    gp: Any,
     *,
     X: ArrayLike | None = None,
     y: ArrayLike | None = None,
@@ -41,7 +41,7 @@ def to_arviz(
 
     Parameters
     ----------
-    result : fitted estimator
+    gp : fitted estimator
         Anything with `trace_` and `parameters_`; `feature_names_in_` names the columns of X,
         `output_names_` those of y.
     X : array-like of shape (n, d), optional
@@ -56,13 +56,13 @@ def to_arviz(
     arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x)
     """
     return build_tree(
-        result.trace_,
-        result.parameters_,
+        gp.trace_,
+        gp.parameters_,
         observed_data=None if y is None else {"y": y},
         constant_data=None if X is None else {"X": X},
         log_likelihood=log_likelihood,
-        features=getattr(result, "feature_names_in_", None),
-        outputs=getattr(result, "output_names_", None),
+        features=getattr(gp, "feature_names_in_", None),
+        outputs=getattr(gp, "output_names_", None),
     )
 
 
@@ -167,29 +167,26 @@ def _draws_dataset(draws: Array, parameters: Sequence[Parameter], dims: Mapping[
     classes = list(dict.fromkeys(p.of_class for p in parameters if p.of_class is not None))
     alike = _in_every_class(parameters, classes)
     for p, block in zip(parameters, blocks, strict=True):
-        name = _without_class(p)
-        if name in alike:
-            coords["class"] = np.asarray(classes, dtype=str)
-            axes: tuple[str, ...] = () if p.labels is None else (dims[p.labels],)
-            if axes:
-                coords[axes[0]] = np.asarray(p.labels, dtype=str)
-            values = block if axes else block[:, :, 0]
-            if name in variables:
-                values = np.concatenate([variables[name][1], values[:, :, None]], axis=2)
-            else:
-                values = values[:, :, None]
-            variables[name] = ((*SAMPLE_DIMS, "class", *axes), values)
-        elif p.labels is None and p.size == 1:
-            variables[_without_slashes(p.name)] = (SAMPLE_DIMS, block[:, :, 0])
+        name, values = _without_slashes(p.name), block
+        axes: tuple[str, ...] = SAMPLE_DIMS
+        if p.labels is not None:
+            axes = (*axes, dims[p.labels])
+            coords[dims[p.labels]] = np.asarray(p.labels, dtype=str)
+        elif p.size == 1 or _without_class(p) in alike:
+            values = block[:, :, 0]
         else:
-            dim = f"{_without_slashes(p.name)}_dim_0" if p.labels is None else dims[p.labels]
-            coords[dim] = np.arange(p.size) if p.labels is None else np.asarray(p.labels, dtype=str)
-            variables[_without_slashes(p.name)] = ((*SAMPLE_DIMS, dim), block)
+            axes = (*axes, f"{name}_dim_0")
+            coords[f"{name}_dim_0"] = np.arange(p.size)
+        if _without_class(p) in alike:  # one variable for all classes, which grows by a class at a time
+            name, axes, values = _without_class(p), (*SAMPLE_DIMS, "class", *axes[2:]), values[:, :, None]
+            coords["class"] = np.asarray(classes, dtype=str)
+            values = np.concatenate([variables[name][1], values], axis=2) if name in variables else values
+        variables[name] = (axes, values)
     return xr.Dataset(variables, coords=coords)
 
 
 def _without_slashes(name: str) -> str:
-    """A name that netCDF allows: a class may be called "a/b"."""
+    """Return a name that netCDF allows: a class may be called "a/b"."""
     return name.replace("/", "_")
 
 

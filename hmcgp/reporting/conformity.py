@@ -1,4 +1,4 @@
-"""Whether values are of the types that a class declares for them, as far as its annotations say."""
+"""Checks of values against the annotated types of the fields that hold them."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput
+from hmcgp.reporting.class_names import full_name, is_record, own_classes, own_fields
 from hmcgp.reporting.conformity import field_types, misfits
 from hmcgp.runtime.random import generator_from, generator_state, seed_from, seed_state
 
-ROOMS = ("numerics", "estimators", "evidence", "kernels", "likelihoods", "priors", "samplers")
 ARRAY_KINDS = "biufUSMm"  # booleans, numbers, text, dates: no objects, no records
 MAX_DEPTH = 150  # of values within values: two Python frames each, of the thousand that there are by default
 JSON: TypeAlias = Any
@@ -62,33 +62,6 @@ class Untrusted(Exception):
     """Names of classes and functions that are neither the package's own nor trusted."""
 
 
-def own_classes() -> dict[str, type[Any]]:
-    """Return the dataclasses and named tuples of this package that a file may name, as `kernels.Matern`."""
-    found = {}
-    for name, module in list(sys.modules.items()):
-        package, _, rest = name.partition(".")
-        room = rest.partition(".")[0]
-        if package != "hmcgp" or room not in ROOMS:
-            continue
-        for value in list(vars(module).values()):
-            if isinstance(value, type) and value.__module__ == name and (is_dataclass(value) or _is_record(value)):
-                found[f"{room}.{value.__name__}"] = value
-    return found
-
-
-def _is_record(cls: type[Any]) -> bool:
-    return issubclass(cls, tuple) and hasattr(cls, "_fields")
-
-
-def full_name(thing: Any) -> str:
-    """Return the name of a class or function, module first."""
-    return f"{thing.__module__}.{thing.__qualname__}"
-
-
-def _own_fields(cls: type[Any]) -> list[str]:
-    return list(cls._fields) if _is_record(cls) else [f.name for f in fields(cls) if f.init]
-
-
 class Encoder:
     """Turns values into JSON; `arrays` collects what is kept apart, by name."""
 
@@ -109,7 +82,7 @@ class Encoder:
         return {kind: getattr(self, f"_encode_{_KINDS[kind]}")(value, where, depth)}
 
     def _kind(self, value: Any) -> str:
-        """Name of the kind that a value is written as."""
+        """Return the name of the kind that a value is written as."""
         if type(value) in self._own:
             return "hmcgp"
         if type(value) is np.ndarray and value.dtype.kind in "OT":
@@ -126,8 +99,10 @@ class Encoder:
 
     _encode_tuple = _all
 
-    def _encode_float(self, value: float, where: str, depth: int) -> JSON:
+    def _encode_float(self, value: float | Path, where: str, depth: int) -> JSON:
         return str(value)
+
+    _encode_path = _encode_float
 
     def _encode_set(self, value: set[Any], where: str, depth: int) -> JSON:
         return self._all(sorted(value, key=repr), where, depth)  # the same file every time
@@ -140,9 +115,6 @@ class Encoder:
 
     def _encode_slice(self, value: slice, where: str, depth: int) -> JSON:
         return self._all((value.start, value.stop, value.step), where, depth)
-
-    def _encode_path(self, value: Path, where: str, depth: int) -> JSON:
-        return str(value)
 
     def _encode_ufunc(self, value: np.ufunc, where: str, depth: int) -> JSON:
         return value.__name__
@@ -173,7 +145,7 @@ class Encoder:
         return name
 
     def _encode_own(self, value: Any, where: str, depth: int) -> JSON:
-        content = {name: getattr(value, name) for name in _own_fields(type(value))}
+        content = {name: getattr(value, name) for name in own_fields(type(value))}
         wrong = misfits(content, field_types(type(value)))
         if wrong:
             raise Refused(f"holds, as {where}, a {type(value).__name__} that could not be read again: {wrong}.")
@@ -185,7 +157,7 @@ class Encoder:
         return [self._encode_function(type(value), where, depth), self.encode(state, where, depth + 1)]
 
     def _encode_function(self, thing: Any, where: str, depth: int) -> JSON:
-        """Name of a class or function that can be found again: whoever loads must pass it as trusted."""
+        """Return the name of a class or function that can be found again: whoever loads must pass it as trusted."""
         found: Any = sys.modules.get(thing.__module__)
         for part in thing.__qualname__.split("."):
             found = getattr(found, part, None)
@@ -198,13 +170,28 @@ class Encoder:
 
 
 def _state(value: Any, where: str) -> Any:
-    """Return what `pickle` would keep of an object of a class that is not ours."""
+    """Return the state that `pickle` would keep of an object of a class that is not ours."""
     builtin = (str, int, float, complex, bytes, bytearray, list, dict, set, frozenset, tuple, type, memoryview)
-    if isinstance(value, tuple) and _is_record(type(value)):
+    if isinstance(value, tuple) and is_record(type(value)):
         return tuple(value)
     if isinstance(value, builtin) or type(value).__module__.partition(".")[0] in ("builtins", "numpy", "pandas"):
         raise Refused(f"holds, as {where}, a {type(value).__name__}, which cannot be written: {str(value)[:60]}")
     return value.__getstate__()
+
+
+def _restored(cls: type[Any], state: Any) -> Any:
+    """Return an object of a trusted class with the state it was saved with, as `pickle` would."""
+    new: Any = object.__new__(cls)
+    if hasattr(new, "__setstate__"):
+        new.__setstate__(state)
+        return new
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    for key, value in {**(attributes or {}), **(slots or {})}.items():
+        object.__setattr__(new, key, value)
+    missing = [f.name for f in fields(cls) if not hasattr(new, f.name)] if is_dataclass(cls) else []
+    if missing:
+        raise Refused(f"holds a {cls.__name__} without {', '.join(missing)}")
+    return new
 
 
 class Decoder:
@@ -316,7 +303,7 @@ class Decoder:
         name, given = content
         cls = self._own[name]
         values = {key: self.decode(value, depth + 1) for key, value in given.items()}
-        differing = set(values) ^ set(_own_fields(cls))
+        differing = set(values) ^ set(own_fields(cls))
         if differing:
             raise Refused(f"holds a {cls.__name__} with other fields than it has: {', '.join(sorted(differing))}")
         wrong = misfits(values, field_types(cls))
@@ -329,20 +316,9 @@ class Decoder:
         cls, state = self._trusted[name], self.decode(node, depth + 1)
         if not isinstance(cls, type):
             raise TypeError(f"{name} is not a class")
-        if _is_record(cls):
+        if is_record(cls):
             return cls._make(state)  # type: ignore[attr-defined]
-        new: Any = object.__new__(cls)
-        if hasattr(new, "__setstate__"):
-            new.__setstate__(state)
-            return new
-        attributes, slots = state if isinstance(state, tuple) else (state, None)
-        for key, value in {**(attributes or {}), **(slots or {})}.items():
-            object.__setattr__(new, key, value)
-        if is_dataclass(cls):
-            missing = [f.name for f in fields(cls) if not hasattr(new, f.name)]
-            if missing:
-                raise Refused(f"holds a {cls.__name__} without {', '.join(missing)}")
-        return new
+        return _restored(cls, state)
 
     def _decode_function(self, content: str, depth: int) -> Any:
         found = self._trusted[content]

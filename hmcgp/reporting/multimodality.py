@@ -1,14 +1,14 @@
-"""Chains that sit in different places, or seldom change between two: the marks of a posterior with several modes.
+"""Signs that the posterior has several modes: chains at different levels, or that seldom change between two sides.
 
 *Chains at different levels.*  Within one mode the log density of draws fluctuates with a standard deviation s of about
 sqrt(d/2); the means of chains that explore the same mode differ by a fraction of that.  Where two neighbouring means
 are further apart than s, and than four standard errors (by batch means, which are wide where a chain still drifts), the
-chains above and below are taken to sit in different modes.
+chains above and below are taken to be in different modes.
 
-*Two places on one axis.*  Modes of equal height, and chains that visit both, show on the axis of a hyperparameter,
+*Two modes on one axis.*  Modes of equal height, and chains that visit both, show on the axis of a hyperparameter,
 split where the variance between the halves is largest (Otsu 1979).  Chains go from one mode to another seldom, and
 within each move quickly: there are two time scales.  A slow chain on a single hill has only one, and a fast one changes
-sides all the time.  So two places are reported where
+sides all the time.  So two modes are reported where
 
     share of changes < 0.2 * 2 p (1 - p),   a fifth of those of independent draws with a share p on one side,
     mean squared step > 0.6 * variance,     both within the sides: the autocorrelation there is below 0.7, and
@@ -30,11 +30,11 @@ from hmcgp.runtime.typing import Array
 if TYPE_CHECKING:
     from hmcgp.samplers.trace import Trace
 
-SELDOM = 0.2  # changes of side, relative to independent draws
-QUICK = 0.6  # mean squared step within a side, relative to its variance
-APART = 3.0  # medians of the sides, in standard deviations within
-LEAST = 100  # draws on either side: below, one visit to a tail looks like a place
-BATCHES = 5
+MAX_SWITCH_RATE = 0.2  # changes of side, relative to independent draws
+MIN_STEP_RATIO = 0.6  # mean squared step within a side, relative to its variance
+MIN_SEPARATION = 3.0  # of the medians of the sides, in standard deviations within
+MIN_DRAWS = 100  # on either side: below, one visit to a tail looks like a mode
+BATCHES = 5  # of each chain, for the standard error of its mean
 
 
 class Level(NamedTuple):
@@ -79,36 +79,36 @@ def two_sides(x: Array) -> NDArray[np.bool_] | None:
     Returns
     -------
     ndarray of shape (chains, draws) or None
-        Whether each draw lies on the upper side; None where there is one place only.
+        Whether each draw lies on the upper side; None where there is no sign of two modes.
     """
     values = np.sort(x, axis=None)
     n = len(values)
-    if n < 2 * LEAST or values[0] == values[-1]:
+    if n < 2 * MIN_DRAWS or values[0] == values[-1]:
         return None
     below = np.arange(1, n)
     gap = np.cumsum(values)[:-1] / below - (values.sum() - np.cumsum(values)[:-1]) / (n - below)
     cut = int(np.argmax(below * (n - below) * gap**2))
     side = np.asarray(x > values[cut])
     p = side.mean()
-    if n * min(p, 1.0 - p) < LEAST:
+    if n * min(p, 1.0 - p) < MIN_DRAWS:
         return None
     changed = side[:, 1:] != side[:, :-1]
-    seldom = changed.mean() < SELDOM * 2.0 * p * (1.0 - p)
+    is_rare = changed.mean() < MAX_SWITCH_RATE * 2.0 * p * (1.0 - p)
     within = p * x[side].var() + (1.0 - p) * x[~side].var()
-    quick = np.square(np.diff(x, axis=1))[~changed].mean() > QUICK * within
-    apart = np.median(x[side]) - np.median(x[~side]) > APART * np.sqrt(within)
-    return side if seldom and quick and apart else None
+    is_quick = np.square(np.diff(x, axis=1))[~changed].mean() > MIN_STEP_RATIO * within
+    is_apart = np.median(x[side]) - np.median(x[~side]) > MIN_SEPARATION * np.sqrt(within)
+    return side if is_rare and is_quick and is_apart else None
 
 
-def describe_places(trace: Trace, columns: Sequence[int]) -> str | None:
-    """Say where the chains sit, and what to do about it; None when they are in one place.
+def describe_modes(trace: Trace, columns: Sequence[int]) -> str | None:
+    """Name the modes that the chains occupy, and the remedy; None where there is no sign of several.
 
     Parameters
     ----------
     trace : Trace
         A run whose chains disagree.
     columns : sequence of int
-        The hyperparameters on which they disagree, the worst first; medians of one of them tell the places apart.
+        The hyperparameters on which they disagree, the worst first; medians of one of them tell the modes apart.
 
     Returns
     -------
@@ -124,9 +124,9 @@ def describe_places(trace: Trace, columns: Sequence[int]) -> str | None:
         else "sampler='jumps' finds modes beforehand and visits them in proportion (hmcgp.find_modes lists them)"
     )
     return (
-        f"They {where}. Unless the warm-up was too short to leave one of them, these are modes, and how many draws are "
-        f"in each says little about its probability: the draws together are no posterior. {remedy}. Or raise tune= "
-        f"(now {trace.warmup_unconstrained.shape[1]}) and chains= to see whether the places stay, and rule out by the "
+        f"They {where}. Unless the warm-up was too short to leave one of them, how many draws are in each mode says "
+        f"little about its probability: the draws together are no posterior. {remedy}. Or raise tune= (now "
+        f"{trace.warmup_unconstrained.shape[1]}) and chains= to see whether the modes stay, and rule out by the "
         f"prior of '{name}' those that you do not believe in."
     )
 
@@ -135,12 +135,12 @@ def _by_level(trace: Trace, column: int) -> tuple[str, str] | None:
     found, name = levels(np.asarray(trace.stats["lp"], dtype=np.float64)), trace.names[column]
     if len(found) == 1:
         return None
-    places = "; ".join(
+    modes = "; ".join(
         f"chains {level.chains} at mean log density {level.logdensity:.1f}, with median "
         f"{np.median(trace.draws[level.chains, :, column]):.3g} of '{name}'"
         for level in found
     )
-    return f"sit in {len(found)} places: {places}", name
+    return f"occupy {len(found)} modes: {modes}", name
 
 
 def _by_side(trace: Trace, column: int) -> tuple[str, str] | None:
@@ -148,9 +148,9 @@ def _by_side(trace: Trace, column: int) -> tuple[str, str] | None:
     if upper is None:
         return None
     lp, x = np.asarray(trace.stats["lp"], dtype=np.float64), trace.draws[:, :, column]
-    places = "; ".join(
+    modes = "; ".join(
         f"'{name}' about {np.median(x[here]):.3g}, with mean log density {lp[here].mean():.1f} and the shares "
         f"{here.mean(axis=1).round(2).tolist()} of the chains' draws"
         for here in (~upper, upper)
     )
-    return f"sit in 2 places, or seldom change between them: {places}", name
+    return f"occupy 2 modes, or seldom change between them: {modes}", name

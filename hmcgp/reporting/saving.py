@@ -33,7 +33,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from sklearn.exceptions import InconsistentVersionWarning
 
-from hmcgp.errors import InvalidInput, warn_user
+from hmcgp.errors import HmcgpWarning, InvalidInput, warn_user
 from hmcgp.reporting.encoding import ARRAY_KINDS, Decoder, Encoder, Refused, Untrusted
 from hmcgp.runtime.files import library_version, open_regular, replacing, user_path
 
@@ -51,12 +51,12 @@ class Foreign(Exception):
     """A file of another format; the message goes on after its name."""
 
 
-class OtherVersionWarning(InconsistentVersionWarning):  # type: ignore[misc]
+class OtherVersionWarning(InconsistentVersionWarning, HmcgpWarning):  # type: ignore[misc]
     """An estimator was saved by other versions of the libraries than it is loaded with."""
 
     def __init__(self, *, estimator_name: str, current: str, original: str) -> None:
-        super().__init__(
-            estimator_name=estimator_name, current_sklearn_version=current, original_sklearn_version=original
+        InconsistentVersionWarning.__init__(
+            self, estimator_name=estimator_name, current_sklearn_version=current, original_sklearn_version=original
         )
 
     def __str__(self) -> str:

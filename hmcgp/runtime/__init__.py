@@ -1,1 +1,1 @@
-"""What the package asks of Python and the machine: workers, random streams, files, checks of arguments."""
+"""Services of Python and the machine: workers, random streams, files, checks of arguments."""

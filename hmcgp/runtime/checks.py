@@ -42,13 +42,13 @@ def name_among(argument: str, value: Any, known: Iterable[str], alternative: str
     Parameters
     ----------
     argument : str
-        What the setting is called.
+        Name of the setting.
     value : object
-        What the user wrote.
+        The value given by the user.
     known : iterable of str
         In lower case.
     alternative : str
-        What else the setting may be, for the message: " or an instance".
+        Other values the setting may have, for the message: " or an instance".
 
     Raises
     ------

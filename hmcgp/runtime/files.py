@@ -1,4 +1,4 @@
-"""Files that users name: read only if they are regular files, written whole or not at all.
+"""Reading and writing of files that users name: regular files only, written whole or not at all.
 
 A write goes to a temporary file in the same folder, which takes the place of the old file once it is complete and on
 the disk.  Its writer holds a lock on it (`flock`), which the kernel releases when the process dies: a temporary file
@@ -81,7 +81,7 @@ def user_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
 
 
 def open_regular(path: str | os.PathLike[str], argument: str = "path") -> BinaryIO:
-    """Open a regular file for reading; whatever else has that name is refused without touching it.
+    """Open a regular file for reading; a folder, FIFO, socket or device is refused without opening it.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def library_version(library: str) -> str:
 
 
 def check_regular(status: os.stat_result, path: Path, argument: str) -> None:
-    """Refuse what is no regular file."""
+    """Refuse a folder, FIFO, socket or device."""
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise InvalidInput(f"'{argument}' {str(path)!r} is {kind}, not a regular file. It was left alone: name a file.")
@@ -228,12 +228,12 @@ def refuse(done: str, path: Path, argument: str, error: OSError) -> NoReturn:
 
 
 def followed(path: Path) -> Path:
-    """Path with all symbolic links followed."""
+    """Return the path with all symbolic links followed."""
     return Path(os.path.realpath(path))
 
 
 def beside(target: Path, ending: str) -> Path:
-    """A hidden file that belongs to another one, and to no other."""
+    """Return the path of a hidden file that belongs to `target` alone."""
     name = os.fsencode(target.name)
     stem = target.name if len(name) <= _LONGEST_NAME else hashlib.sha256(name).hexdigest()
     return target.with_name(f".{stem}.{ending}")

@@ -28,7 +28,7 @@ def digest(values: ArrayLike) -> str:
 def table_identity(
     numbers: Mapping[str, ArrayLike | None], names: Mapping[str, Sequence[object] | Mapping[str, Sequence[object]]]
 ) -> dict[str, Any]:
-    """Return what tells a table from another one, JSON-compatible.
+    """Return the identity of a table, JSON-compatible.
 
     Parameters
     ----------

@@ -1,22 +1,24 @@
-"""Ctrl-C while work is under way: noted at once, acted upon between two evaluations.
+"""Stopping work between two evaluations: on Ctrl-C, at a deadline, or when other work has failed.
 
-Python raises KeyboardInterrupt wherever the main thread happens to be.  Inside a compiled function that ends in a
-`SystemError`, between two assignments in half a fit, and while threads work it leaves them behind.  So inside
-`deferred_interrupts` the first Ctrl-C only sets a flag.  `check_interrupt`, called before every evaluation and in
-whatever thread, raises KeyboardInterrupt when it is set.  A second Ctrl-C raises at once, in case an evaluation takes
+Python raises KeyboardInterrupt wherever the main thread happens to be: inside a compiled function, which turns it into
+a SystemError; between two assignments, which leaves half a fit; or while threads work, which leaves them behind.  So
+inside `deferred_interrupts` the first Ctrl-C only sets a flag.  `check_interrupt`, called before every evaluation in
+every thread, raises when the flag of its thread is set.  A second Ctrl-C raises at once, in case an evaluation takes
 too long.
 
-Signals are the main thread's, and their handlers the program's: in another thread, and where the program has a handler
-of its own (a debugger, asyncio), none is installed, and KeyboardInterrupt comes as that handler raises it.
+Only the main thread receives signals, and a program may have a handler of its own (a debugger, asyncio).  In another
+thread, or with such a handler, none is installed here and KeyboardInterrupt is raised as that handler does it.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
+from math import inf
 from types import FrameType
 from typing import Final, ParamSpec, TypeVar
 
@@ -25,14 +27,14 @@ R = TypeVar("R")
 
 
 class _Here(threading.local):
-    flag: StopFlag | None = None  # that work in this thread looks at
+    flag: StopFlag | None = None  # checked by the work in this thread
 
 
 _here: Final = _Here()
 
 
 class StopFlag:
-    """A flag that threads share: set by `set`, or with that of the work which this is a part of."""
+    """A request to stop, shared by threads; it counts as set when the flag of the enclosing work is."""
 
     def __init__(self) -> None:
         self._parent = _here.flag
@@ -41,12 +43,17 @@ class StopFlag:
         self.signals = 0  # how often Ctrl-C has come; of a root
 
     def set(self) -> None:
-        """Ask those who look at this flag to stop."""
+        """Ask all work under this flag to stop."""
         self._set = True
 
     def is_set(self) -> bool:
         """Return whether to stop."""
         return self._set or (self._parent is not None and self._parent.is_set())
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if the flag is set."""
+        if self.is_set():
+            raise KeyboardInterrupt
 
     @property
     def insisted(self) -> bool:
@@ -57,6 +64,40 @@ class StopFlag:
         """Return whether the flag is set, and unset it."""
         taken, self._set = self._set, False
         return taken
+
+
+class Stopped(Exception):
+    """Raised between two evaluations when a deadline has passed, or was brought forward by `set`."""
+
+
+class Deadline(StopFlag):
+    """A flag that sets itself after some seconds, and raises `Stopped`.
+
+    Parameters
+    ----------
+    seconds : float, default=inf
+        From now.
+    """
+
+    def __init__(self, seconds: float = inf) -> None:
+        super().__init__()
+        self._end = time.monotonic() + seconds
+
+    @property
+    def remaining(self) -> float:
+        """Seconds that are left."""
+        return self._end - time.monotonic()
+
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+        return super().is_set() or time.monotonic() >= self._end
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if the enclosing work is to stop, Stopped if only this one is."""
+        if self._parent is not None:
+            self._parent.check()
+        if self.is_set():
+            raise Stopped
 
 
 class _Listener(StopFlag):
@@ -75,30 +116,30 @@ class _Listener(StopFlag):
             raise KeyboardInterrupt
 
     def open(self) -> None:
-        """Listen, if this is the main thread and nobody else does."""
+        """Install the handler, in the main thread and unless the program has its own."""
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             with suppress(ValueError):  # the main thread of a subinterpreter
                 signal.signal(signal.SIGINT, self._on_signal)
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Restore Python's handler."""
         if signal.getsignal(signal.SIGINT) == self._on_signal:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def check_interrupt() -> None:
-    """Raise KeyboardInterrupt if the work that this thread does is to stop."""
-    if _here.flag is not None and _here.flag.is_set():
-        raise KeyboardInterrupt
+    """Raise if the work of this thread is to stop: KeyboardInterrupt, or Stopped at a `Deadline`."""
+    if _here.flag is not None:
+        _here.flag.check()
 
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Let Ctrl-C set a flag until the end, where KeyboardInterrupt is raised unless somebody has taken it.
+    """Let Ctrl-C only set a flag; raise KeyboardInterrupt at the end of the block unless it was taken.
 
-    Inside another such block, of this thread or of the one that it works for, that one's end counts; an interrupt that
-    has come before is raised on entry.
+    Inside another such block, of this thread or of the one that it works for, the outer one raises; an interrupt that
+    came earlier is raised on entry.
     """
     if _here.flag is not None:
         check_interrupt()
@@ -121,7 +162,7 @@ def deferred_interrupts() -> Iterator[None]:
 
 
 def take_interrupt() -> bool:
-    """Return whether Ctrl-C has come, and leave it to the caller what follows: it will not be raised."""
+    """Return whether Ctrl-C has come, and clear the flag: the caller decides what follows."""
     return _here.flag is not None and _here.flag.root.take()
 
 
@@ -141,7 +182,7 @@ def defer_interrupts(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def immediate_interrupts() -> Iterator[None]:
-    """Let Ctrl-C raise at once: while the main thread only waits for other processes, which look at no flag."""
+    """Let Ctrl-C raise at once, while the main thread only waits for processes that check no flag."""
     listener = None if _here.flag is None else _here.flag.root
     if not isinstance(listener, _Listener):
         yield
@@ -156,7 +197,7 @@ def immediate_interrupts() -> Iterator[None]:
 
 @contextmanager
 def working_for(flag: StopFlag) -> Iterator[None]:
-    """Look at another's flag, in the thread that works for it."""
+    """Make a flag the one that this thread checks."""
     before = _here.flag
     try:
         _here.flag = flag
@@ -166,12 +207,12 @@ def working_for(flag: StopFlag) -> Iterator[None]:
 
 
 def raise_if_interrupt(error: BaseException) -> None:
-    """Raise the KeyboardInterrupt that has struck inside a compiled function, which calls it a SystemError.
+    """Raise the KeyboardInterrupt that a compiled function has turned into a SystemError.
 
     Parameters
     ----------
     error : BaseException
-        Left alone if it is anything else.
+        Any other error is left alone.
     """
     cause = error.__cause__ or error.__context__
     if isinstance(error, SystemError) and isinstance(cause, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""One run at a time for a file: a lock that a dead process does not hold.
+"""Locks that let one run at a time use a file, and that a dead process does not hold.
 
 The lock (`flock`) is on a file of its own, `.name.lock`, since `runtime.files.replacing` puts new files in the place of
 `name`.  The kernel releases it when the process ends, however that happens; after a kill the lock file stays, and the
@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
-from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.errors import CheckpointWarning, InvalidInput, warn_user
 from hmcgp.runtime.files import NO_WAITING, beside, check_regular, followed, refuse, user_path
 
 try:
@@ -98,12 +98,12 @@ def _lock_now(file: FileIO, path: Path, argument: str) -> None:
         warn_user(
             f"'{argument}' {str(path)!r} cannot be locked on this system. See to it that no other run uses it at the "
             "same time: each would overwrite the draws of the other.",
-            ApproximationWarning,
+            CheckpointWarning,
         )
 
 
 def _holder(file: FileIO) -> str:
-    """Who wrote a lock file."""
+    """Describe the process that wrote a lock file."""
     pid, _, host = file.read(300).decode(errors="replace").partition(" ")
     if (pid, host) == (str(os.getpid()), socket.gethostname()):
         return f"another run in this process ({pid})"

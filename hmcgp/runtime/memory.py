@@ -1,7 +1,7 @@
-"""Whether a run fits into the memory of the machine, asked before it starts.
+"""Check, before a run starts, that it fits into the memory of the machine.
 
-What a run needs is counted low, and what there is high (swap space included, files in the cache given up): only what
-cannot work is refused.
+The need of a run is estimated low, and the memory available high (swap space included, files in the cache given up):
+only runs that cannot work are refused.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ class WorkSpace(NamedTuple):
     """Memory that an evaluation takes, at least."""
 
     nbytes: int
-    what: str  # that it is taken for, as a message says it
-    instead: Callable[[int], str]  # what would do with so many bytes
+    what: str  # its purpose, in the words of a message
+    instead: Callable[[int], str]  # advice for so many bytes
 
 
-def check_memory(target: object, n_workers: int, *, draws: int = 0, bytes_per_draw: int = 0) -> None:
+def check_memory(density: object, n_workers: int, *, draws: int = 0, bytes_per_draw: int = 0) -> None:
     """Refuse a run that needs clearly more memory than there is.
 
     Parameters
     ----------
-    target : object
-        Whose `work_space`, if it has one, says what an evaluation takes.
+    density : object
+        Its `work_space`, if it has one, is the memory of an evaluation.
     n_workers : int
-        How many evaluate at a time, each with a work space of its own.  Those of a cluster do not count.
+        Workers that evaluate at a time, each with a work space of its own.  Those of a cluster do not count.
     draws : int, default=0
         Draws of all chains together, warm-up included.
     bytes_per_draw : int, default=0
-        What is kept of each.
+        Memory of each.
 
     Raises
     ------
     InvalidInput
-        With what is needed, what there is, and what would do instead.
+        The message has the memory needed, that available, and settings that would fit.
     """
     free = available_memory()
     if free is None:
@@ -54,7 +54,7 @@ def check_memory(target: object, n_workers: int, *, draws: int = 0, bytes_per_dr
             f"{draws:,} draws, warm-up and all chains together, take {amount(kept)}, and {amount(free)} of memory are "
             f"free: keep fewer than {int(free // bytes_per_draw):,}. A few thousand are enough for most purposes."
         )
-    work: WorkSpace | None = getattr(target, "work_space", None)
+    work: WorkSpace | None = getattr(density, "work_space", None)
     if work is None or on_cluster() or kept + n_workers * work.nbytes <= limit:
         return
     fitting = int((free - kept) // work.nbytes)
@@ -68,7 +68,7 @@ def check_memory(target: object, n_workers: int, *, draws: int = 0, bytes_per_dr
 
 
 def amount(nbytes: float) -> str:
-    """Write a number of bytes as people do."""
+    """Format a number of bytes, such as 1.5 GB."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if nbytes >= size:
             return f"{nbytes / size:.3g} {unit}"
@@ -76,10 +76,9 @@ def amount(nbytes: float) -> str:
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Return the bytes that this process can still get, or None where the system does not tell.
+    """Return the bytes available to this process, or None where the system does not tell.
 
-    On Linux, the least of what the machine and the control groups of the process have left; elsewhere all the memory
-    that there is.
+    On Linux, the least that the machine and the control groups of the process have left; elsewhere all memory.
 
     Parameters
     ----------
@@ -101,7 +100,7 @@ def _of_machine(system: Path) -> int:
 
 
 def _of_control_groups(system: Path) -> Iterator[int]:
-    """Yield what is left of every limit above the process, of both versions of the interface."""
+    """Yield the memory left under every limit above the process, by both versions of the interface."""
     path = system / "proc/self/cgroup"
     for line in path.read_text().splitlines() if path.exists() else ():
         _, controllers, group = line.split(":", 2)

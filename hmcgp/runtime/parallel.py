@@ -1,12 +1,12 @@
-"""Where work runs: in threads of this process, or wherever `joblib.parallel_config` sends it.
+"""Running calls in parallel: in threads of this process, or wherever `joblib.parallel_config` sends them.
 
 Chains, restarts and predictions run in threads (the compiled evidence releases the interpreter lock).  Inside
 `joblib.parallel_config(backend="loky")` they run in processes, inside `backend="dask"` on a cluster.  Meanwhile BLAS
-runs on one thread per worker.  Two reasons: workers x BLAS threads never exceeds the workers asked for, and the sums
-inside a factorisation keep one order, so that draws are the same bit for bit whatever `n_jobs`.
+runs on one thread per worker, for two reasons: workers x BLAS threads never exceeds the number of workers, and sums
+inside a factorisation keep their order, so that draws do not depend on `n_jobs`, bit for bit.
 
-When a call fails, or on Ctrl-C, threads end at their next evaluation and are waited for: none works on behind the
-user's back.
+When a call fails, or on Ctrl-C, threads end at their next evaluation and are waited for: none goes on in the
+background.
 """
 
 from __future__ import annotations
@@ -56,27 +56,30 @@ def resolve_n_jobs(n_jobs: int | None, n_tasks: int) -> int:
 
 
 def shares_memory() -> bool:
-    """Return whether workers are threads of this process: so it is unless `joblib.parallel_config` says otherwise."""
+    """Return whether workers are threads of this process, the default of `joblib.parallel_config`."""
     backend, _ = get_active_backend(prefer="threads")
     return bool(getattr(backend, "supports_sharedmem", False))
 
 
 def on_cluster() -> bool:
-    """Return whether workers are those of joblib's dask backend, on whatever machines."""
-    backend, _ = get_active_backend(prefer="threads")
-    return type(backend).__name__ == "DaskDistributedBackend"
+    """Return whether workers belong to a dask cluster, through joblib's backend."""
+    return _is_cluster(get_active_backend(prefer="threads")[0])
 
 
-def run_tasks(calls: Calls, n_jobs: int) -> list[Any]:
+def run_tasks(calls: Calls, n_jobs: int, stop: StopFlag | None = None) -> list[Any]:
     """Run calls on n_jobs workers, BLAS on one thread each, and return their results in order.
+
+    One worker is the thread of the caller.
 
     Parameters
     ----------
     calls : iterable of (function, arguments)
-        The work.  Unless the workers are threads, functions, arguments and results must be picklable, and what a call
-        does to its arguments stays with the worker.
+        Unless the workers are threads, functions, arguments and results must be picklable, and changes that a call
+        makes to its arguments stay with the worker.
     n_jobs : int
         Number of workers, from `resolve_n_jobs`.  A cluster takes as many as it has.
+    stop : StopFlag, optional
+        Flag that calls in this process check (`check_interrupt`); it is set when one of them fails.
 
     Returns
     -------
@@ -85,7 +88,13 @@ def run_tasks(calls: Calls, n_jobs: int) -> list[Any]:
     backend, _ = get_active_backend(prefer="threads")
     elsewhere = not shares_memory() and (n_jobs > 1 or _is_cluster(backend))  # joblib runs one job here
     with deferred_interrupts(), immediate_interrupts() if elsewhere else nullcontext():
-        work = _Work()
+        work = _Work(StopFlag() if stop is None else stop)
+        if n_jobs == 1 and not _is_cluster(backend):
+            results: list[Any] = []
+            with working_for(work.stop), single_blas_thread():
+                for function, arguments in calls:
+                    results.append(function(*arguments))
+            return results
         tasks = [_Call(function, arguments, work) for function, arguments in calls]
         if _is_cluster(backend):
             return _run_on_cluster(tasks, backend)
@@ -103,10 +112,10 @@ def _is_cluster(backend: Any) -> bool:
 
 
 def _run_on_cluster(tasks: list[_Call], backend: Any) -> list[Any]:
-    """Run tasks on the cluster of joblib's dask backend, by its client.
+    """Run tasks by the client of joblib's dask backend.
 
-    Not by `joblib.Parallel`: when the scheduler gives a task up, because the workers that took it died, that waits for
-    ever (joblib 1.6: its `_collect` calls no callback for a future in error).  A client raises.
+    `joblib.Parallel` would wait for ever when the scheduler gives up a task whose workers died (joblib 1.6: `_collect`
+    calls no callback for a future in error); the client raises.
     """
     client = backend.client
     with backend.retrieval_context():  # inside a worker: leave its thread to the tasks that we wait for
@@ -118,7 +127,7 @@ def _run_on_cluster(tasks: list[_Call], backend: Any) -> list[Any]:
 
 
 class _Call:
-    """A call with its arguments inside, so that a scheduler can send it out again when a worker is lost."""
+    """A call that holds its arguments, so that a scheduler can repeat it when a worker is lost."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], work: _Work | None = None) -> None:
         self.function, self.arguments, self.work = function, arguments, work
@@ -131,24 +140,24 @@ class _Call:
             return self.function(*self.arguments)
 
     def __reduce__(self) -> tuple[type[_Call], tuple[Any, ...]]:
-        return _Call, (self.function, self.arguments)  # in another process there is nobody to wait
+        return _Call, (self.function, self.arguments)  # in another process nobody waits for it
 
 
 class _Work:
     """Calls under way in threads of this process."""
 
-    def __init__(self) -> None:
-        self._stop = StopFlag()
+    def __init__(self, stop: StopFlag) -> None:
+        self.stop = stop
         self._idle = threading.Condition()
         self._running = 0
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Count a call among those under way, and let it look at the flag."""
+        """Count a call among those under way, and make its thread check the flag."""
         with self._idle:
             self._running += 1
         try:
-            with working_for(self._stop), deferred_interrupts():
+            with working_for(self.stop), deferred_interrupts():
                 yield
         finally:
             with self._idle:
@@ -157,10 +166,10 @@ class _Work:
 
     def end(self) -> None:
         """Ask the calls to stop at their next evaluation; return when they have, or Ctrl-C comes again."""
-        self._stop.set()
+        self.stop.set()
         with self._idle:
-            while self._running and not self._stop.insisted:
-                self._idle.wait(0.1)  # seconds; without a limit, Windows would not hear Ctrl-C
+            while self._running and not self.stop.insisted:
+                self._idle.wait(0.1)  # seconds; without a limit, Windows would not notice Ctrl-C
 
 
 @cache
@@ -175,10 +184,10 @@ _blas_limit: Any = None
 
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread per caller, process-wide, until the last of all users has left.
+    """Limit BLAS to one thread per caller, process-wide, until the last of overlapping blocks ends.
 
-    The limit of OpenBLAS belongs to the process.  Two overlapping users who each restored "what was before" would
-    leave it at one thread for good, so the first to come sets it and the last to go restores it.
+    The limit of OpenBLAS belongs to the process.  Overlapping blocks that each restored the previous limit would leave
+    it at one thread for good, so the first block sets it and the last one restores it.
     """
     global _blas_users, _blas_limit  # noqa: PLW0603  the limit is the process's, so is the count
     with _blas_lock:

@@ -1,7 +1,7 @@
-"""Random streams: everything a user may pass as `random_state` becomes a `numpy.random.Generator`.
+"""Random streams: a `numpy.random.Generator` for every kind of `random_state`.
 
-scikit-learn's `check_random_state` refuses a Generator, and numpy's `default_rng` does not know a seed
-from a stream that others share, so this is the one door.  The global state of `numpy.random` is never touched.
+scikit-learn's `check_random_state` refuses a Generator, and numpy's `default_rng` does not distinguish a seed from a
+stream that others share.  The global state of `numpy.random` is never used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RandomStateLike: TypeAlias = (
 
 
 def check_random_state(random_state: object) -> None:
-    """Refuse what names no source of randomness, without drawing from it."""
+    """Raise InvalidInput unless `random_state` is a seed or a random stream; nothing is drawn from it."""
     sources = (np.random.Generator, np.random.SeedSequence, np.random.RandomState)
     is_seed = (
         isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool) and int(random_state) >= 0
@@ -33,7 +33,7 @@ def check_random_state(random_state: object) -> None:
 
 
 def as_generator(random_state: RandomStateLike = None) -> np.random.Generator:
-    """Return a Generator for whatever names a source of randomness.
+    """Return a Generator for a seed or a random stream.
 
     Parameters
     ----------
@@ -77,12 +77,12 @@ def spawn_generators(random_state: RandomStateLike, n: int) -> list[np.random.Ge
 
 
 def restore_generator(state: Mapping[str, Any]) -> np.random.Generator:
-    """Return a Generator at a known place of its stream.
+    """Return a Generator that continues a stored stream.
 
     Parameters
     ----------
     state : mapping
-        `Generator.bit_generator.state` as it was then.
+        `Generator.bit_generator.state` of the stream.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def restore_generator(state: Mapping[str, Any]) -> np.random.Generator:
 
 
 def _copy(seed: np.random.SeedSequence) -> np.random.SeedSequence:
-    # spawning counts on the sequence itself: without a copy the user's seed would change under their hands
+    # spawning changes the sequence: without a copy, the user's seed would give other streams next time
     return np.random.SeedSequence(
         entropy=seed.entropy,
         spawn_key=seed.spawn_key,
@@ -109,23 +109,23 @@ _BIT_GENERATORS: dict[str, type[np.random.BitGenerator]] = {
     cls.__name__: cls
     for cls in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
 }
-_MOST_POOL = 64  # words of entropy that a SeedSequence mixes; 4 by default
+_MOST_POOL = 64  # largest accepted pool of a SeedSequence, in words; 4 by default
 
 
 def seed_state(seed: np.random.SeedSequence) -> dict[str, Any]:
-    """Return the numbers that make up a SeedSequence."""
+    """Return a SeedSequence as plain numbers."""
     return dict(seed.state)
 
 
 def seed_from(state: Mapping[str, Any]) -> np.random.SeedSequence:
-    """Return the SeedSequence of `seed_state`; TypeError or ValueError where the numbers make none."""
+    """Return the SeedSequence of a `seed_state`; TypeError or ValueError if it is malformed."""
     if set(state) != set(np.random.SeedSequence(0).state) or not 4 <= state["pool_size"] <= _MOST_POOL:
         raise ValueError("not the state of a SeedSequence")
     return np.random.SeedSequence(**state)
 
 
 def generator_state(rng: np.random.Generator | np.random.RandomState) -> dict[str, Any]:
-    """Return the numbers that make up a source of randomness: where its stream stands, and what its children get."""
+    """Return the position of a random stream and the seed of its children, as plain numbers."""
     if isinstance(rng, np.random.RandomState):
         return {"state": rng.get_state(legacy=False), "seed": None}
     seed = rng.bit_generator.seed_seq
@@ -138,7 +138,7 @@ def generator_state(rng: np.random.Generator | np.random.RandomState) -> dict[st
 
 
 def generator_from(content: Mapping[str, Any]) -> np.random.Generator | np.random.RandomState:
-    """Return the source of randomness of `generator_state`; some error where the numbers make none."""
+    """Return the random stream of a `generator_state`; raises if it is malformed."""
     state, seed = content["state"], content["seed"]
     if seed is None:
         old = np.random.RandomState(0)
@@ -152,7 +152,7 @@ def generator_from(content: Mapping[str, Any]) -> np.random.Generator | np.rando
 
 
 def _check_like(state: Any, example: Any) -> None:
-    """Refuse a state that numpy would take for good and then read beyond its arrays."""
+    """Raise for a state that numpy would accept and then read beyond its arrays."""
     if type(state) is not type(example):
         raise TypeError("not the state of a random stream")
     if isinstance(example, dict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hmcgp.numerics.density import Evaluation, Target
+from hmcgp.numerics.density import Evaluation, LogDensity
 from hmcgp.samplers.chains.chain import Sampler
 from hmcgp.samplers.chains.run import sample
 from hmcgp.samplers.hmc import HMC
@@ -19,11 +19,11 @@ __all__ = [
     "Info",
     "JumpInfo",
     "JumpingHMC",
+    "LogDensity",
     "Metropolis",
     "Modes",
     "Sampler",
     "State",
-    "Target",
     "Trace",
     "TreeInfo",
     "leapfrog",

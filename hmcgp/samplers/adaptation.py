@@ -1,4 +1,4 @@
-"""What warm-up learns: a step size and a metric.
+"""Adaptation of step size and metric in warm-up.
 
 Step size, by dual averaging towards an acceptance rate a* (Hoffman & Gelman 2014, eq. 6 and Algorithm 5):
     h_t = (1 - 1/(t + t0)) h_{t-1} + (a* - a_t)/(t + t0)
@@ -6,7 +6,7 @@ Step size, by dual averaging towards an acceptance rate a* (Hoffman & Gelman 201
 
 Metric, from the draws, and their gradients, of windows that double in length (Stan reference manual, "Automatic
 parameter tuning"): a fast interval to find the typical set, slow windows each of which replaces the metric, a fast
-interval for the last step size.  Everything is a value: `adapt` takes a `Tuning` and returns the next one.
+interval for the last step size.  `adapt` takes one `Tuning` and returns the next; nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from hmcgp.numerics.density import Target
+from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import State, leapfrog
 from hmcgp.samplers.metric import Metric, as_metric, end_energy, kinetic_energy, sample_momentum
@@ -38,15 +38,15 @@ class DualAverage(NamedTuple):
     t: int = 0
 
 
-def start_dual_average(step_size: float, *, stretch: float = 2.0) -> DualAverage:
-    """Start from a step size; iterates are drawn towards `stretch` times it, as large steps are cheap to reject."""
+def init_dual_average(step_size: float, *, stretch: float = 2.0) -> DualAverage:
+    """Return the state at a first step size; iterates shrink towards `stretch` times it."""
     return DualAverage(log(stretch * step_size), log(step_size))
 
 
 def update_dual_average(
     state: DualAverage, acceptance: float, target_accept: float, *, longest: float = inf
 ) -> DualAverage:
-    """Take in the acceptance rate of one draw; no step is tried that is longer than `longest`."""
+    """Return the state after one more draw of given acceptance rate; steps are at most `longest`."""
     t = state.t + 1
     weight = 1.0 / (t + STABILISATION)
     error = (1.0 - weight) * state.error + weight * (target_accept - acceptance)
@@ -63,13 +63,13 @@ class Welford(NamedTuple):
     m2: Array
 
 
-def start_welford(n_dim: int, *, dense: bool) -> Welford:
-    """Start with no draws."""
+def init_welford(n_dim: int, *, dense: bool) -> Welford:
+    """Return the state before any draw."""
     return Welford(0, np.zeros(n_dim), np.zeros((n_dim, n_dim) if dense else n_dim))
 
 
 def update_welford(state: Welford, x: Array) -> Welford:
-    """Take in one draw."""
+    """Return the state after one more draw."""
     n = state.n + 1
     before = x - state.mean
     mean = state.mean + before / n
@@ -78,11 +78,11 @@ def update_welford(state: Welford, x: Array) -> Welford:
 
 
 def regularised_covariance(state: Welford, *, correlation_time: float = 1.0) -> Array:
-    """Return variances (d,) or a covariance (d, d), shrunk as befits the number of draws.
+    """Return variances (d,) or a covariance (d, d), shrunk according to the number of draws.
 
-    Variances are drawn towards 1e-3 with the weight of five draws, as in Stan.  Correlations are drawn towards zero
-    with the weight of d + 5 draws, so that a window shorter than d still gives a well-conditioned matrix.  Of draws
-    that resemble each other, `correlation_time` count for one.
+    Variances are shrunk towards 1e-3 with the weight of five draws, as in Stan.  Correlations are shrunk towards zero
+    with the weight of d + 5 draws, so that a window shorter than d still gives a well-conditioned matrix.
+    The number of independent draws is that of draws divided by `correlation_time`.
     """
     n, d = state.n / correlation_time, len(state.mean)
     S = state.m2 / max(state.n - 1, 1)
@@ -97,14 +97,14 @@ def regularised_covariance(state: Welford, *, correlation_time: float = 1.0) -> 
 
 
 def balanced_covariance(draws: Welford, scores: Welford) -> Array:
-    """Return variances (d,) or a covariance (d, d), with the correlations that draws and their scores agree on.
+    """Return variances (d,) or a covariance (d, d), from draws and their scores.
 
-    With A the covariance of the draws and B that of the scores grad log p, the metric S that makes them alike,
-    S B S = A, is the geometric mean of A and B^-1.  Of a Gaussian it is the covariance, exactly and from any d + 1
-    draws, as each score tells the curvature.  Only its correlations are used: along a skewed direction (an input that
-    may or may not matter) scores see the steep side and would make the metric too short for the long one, so the
-    variances are those of the draws.  As in `regularised_covariance`, off-diagonals of A and B are drawn
-    towards zero with the weight of d + 5 draws, and variances, with the weight of five, towards the diagonal of S.
+    With A the covariance of the draws and B that of the scores grad log p, the metric S with S B S = A is the
+    geometric mean of A and B^-1.  For a Gaussian it is the covariance, exactly and from any d + 1 draws, as scores
+    contain the curvature.  Only its correlations are used: along a skewed direction (an input that may or may not
+    matter) scores are dominated by the steep side and would make the metric too short for the other, so variances are
+    those of the draws.  As in `regularised_covariance`, off-diagonals of A and B are shrunk towards zero with the
+    weight of d + 5 draws, and variances, with the weight of five, towards the diagonal of S.
 
     Seyboldt, Carlson & Carpenter (2026), Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence,
     arXiv:2603.18845, whose dense metric is the geometric mean.
@@ -112,7 +112,7 @@ def balanced_covariance(draws: Welford, scores: Welford) -> Array:
     n, d = draws.n, len(draws.mean)
     A, B = draws.m2 / max(n - 1, 1), scores.m2 / max(n - 1, 1)
     a, b = (np.diag(A), np.diag(B)) if A.ndim == 2 else (A, B)
-    if not (a.min() > 0.0 and b.min() > 0.0):  # a chain that did not move, or a flat target
+    if not (a.min() > 0.0 and b.min() > 0.0):  # a chain that did not move, or a flat density
         return regularised_covariance(draws)
     balanced = np.sqrt(a) / np.sqrt(b)
     variances: Array = (n * a + 5.0 * balanced) / (n + 5.0)
@@ -131,18 +131,18 @@ def balanced_covariance(draws: Welford, scores: Welford) -> Array:
 
 
 class Schedule(NamedTuple):
-    """Which warm-up draws count for the metric: those from `start` on, in windows that end before each of `ends`."""
+    """Windows of warm-up draws from which the metric is learnt."""
 
-    tune: int
-    start: int
-    ends: tuple[int, ...]
+    tune: int  # draws of warm-up
+    first: int  # draw at which the first window begins
+    ends: tuple[int, ...]  # one past the last draw of each window
 
 
 def build_schedule(tune: int, *, first: int = 75, window: int = 25, last: int = 50) -> Schedule:
-    """Lay out warm-up: a fast interval, slow windows that double in length, a fast interval.
+    """Return the schedule of warm-up: a fast interval, slow windows that double in length, a fast interval.
 
-    Shorter warm-ups keep the proportions 15 %, 75 %, 10 %, with at least 15 draws for the step size to settle on the
-    last metric (it starts up to twice too long); below 60 draws the metric is left alone.
+    Shorter warm-ups keep the proportions 15 %, 75 %, 10 %, with at least 15 draws for the step size to converge under
+    the last metric (it begins up to twice too long); below 60 draws the metric is not adapted.
     """
     if tune < 60:
         return Schedule(tune, tune, ())
@@ -161,14 +161,14 @@ def build_schedule(tune: int, *, first: int = 75, window: int = 25, last: int = 
 
 
 class Tuning(NamedTuple):
-    """The settings of the next step, and what is being learnt about them."""
+    """Settings of the next step, with the state of their adaptation."""
 
     step_size: float
     metric: Metric
     schedule: Schedule
     draw: int = 0  # warm-up draws so far
-    dual: DualAverage | None = None  # None: the step size is a fact
-    welford: Welford | None = None  # of the draws; None: the metric is a fact
+    dual: DualAverage | None = None  # None: the step size is fixed
+    welford: Welford | None = None  # of the draws; None: the metric is fixed
     scores: Welford | None = None  # of their gradients; None: the metric is learnt from the draws alone
 
 
@@ -186,24 +186,24 @@ def adapt(
     stretch: float = 2.0,
     correlation_time: float = 1.0,
 ) -> Tuning:
-    """Learn from one warm-up draw.
+    """Return the settings after one more draw of warm-up.
 
     Parameters
     ----------
     tuning : Tuning
-        What is known so far.
+        Settings so far.
     state : State
         The draw.
     acceptance : float
         Its acceptance rate, in [0, 1].
     target_accept : float
-        The acceptance rate to steer to.
+        Acceptance rate at which the step size aims.
     restart_step : callable
-        Takes a new metric and the last step size, returns a step size to start the averaging from again.
+        Takes a new metric and the last step size, and returns the first step size under that metric.
     longest : float
         As in `update_dual_average`.
     stretch : float
-        As in `start_dual_average`.
+        As in `init_dual_average`.
     correlation_time : float
         As in `regularised_covariance`.
 
@@ -217,22 +217,22 @@ def adapt(
     if tuning.dual is None:
         return tuning._replace(draw=draw)
     dual = update_dual_average(tuning.dual, acceptance, target_accept, longest=longest)
-    if welford is not None and schedule.ends and schedule.start < draw <= schedule.ends[-1]:
+    if welford is not None and schedule.ends and schedule.first < draw <= schedule.ends[-1]:
         welford = update_welford(welford, state.position)
         if scores is not None:
             scores = update_welford(scores, state.grad)
         if draw in schedule.ends:
             metric = learnt_metric(welford, scores, correlation_time=correlation_time)
-            welford = start_welford(len(state.position), dense=welford.m2.ndim == 2)
+            welford = init_welford(len(state.position), dense=welford.m2.ndim == 2)
             scores = None if scores is None else welford
-            dual = start_dual_average(restart_step(metric, exp(dual.log_average)), stretch=stretch)
+            dual = init_dual_average(restart_step(metric, exp(dual.log_average)), stretch=stretch)
     settled = draw >= schedule.tune and dual.t > 0
     step_size = exp(dual.log_average if settled else dual.log_step)
     return Tuning(step_size, metric, schedule, draw, dual, welford, scores)
 
 
 def learnt_metric(draws: Welford, scores: Welford | None, *, correlation_time: float = 1.0) -> Metric:
-    """Return the metric of a window of draws, with or without their scores."""
+    """Return the metric learnt from a window of draws, with their scores if there are any."""
     if scores is None:
         S = regularised_covariance(draws, correlation_time=correlation_time)
     else:
@@ -241,13 +241,13 @@ def learnt_metric(draws: Welford, scores: Welford | None, *, correlation_time: f
 
 
 def find_step_size(
-    target: Target, rng: np.random.Generator, state: State, metric: Metric, step_size: float = 1.0
+    density: LogDensity, rng: np.random.Generator, state: State, metric: Metric, step_size: float = 1.0
 ) -> float:
     """Double or halve a step size until the acceptance rate of one leapfrog step crosses 0.8.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density.
     rng : Generator
         Draws one momentum per trial.
@@ -264,9 +264,9 @@ def find_step_size(
         Hoffman & Gelman, Algorithm 4, with Stan's threshold.
     """
     direction = 0
-    for _ in range(60):  # 2^60 either way: a flat or a hopeless target ends here
+    for _ in range(60):  # 2^60 either way, for a flat density
         momentum = sample_momentum(rng, metric)
-        end, momentum_end, _ = leapfrog(target, state, momentum, step_size, metric.inv_mass)
+        end, momentum_end, _ = leapfrog(density, state, momentum, step_size, metric.inv_mass)
         energy = kinetic_energy(metric.inv_mass, momentum) - state.logdensity
         error = end_energy(metric.inv_mass, momentum_end, end.logdensity) - energy
         wanted = 1 if -error > log(0.8) else -1

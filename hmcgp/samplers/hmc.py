@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, exp, inf, pi
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.checks import check_between, check_count
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.hamiltonian import Hamiltonian, check_positive
-from hmcgp.samplers.integrators import State, init, leapfrog
+from hmcgp.samplers.integrators import State, Work, init, leapfrog
 from hmcgp.samplers.metric import Metric, end_energy, kinetic_energy, sample_momentum
 from hmcgp.samplers.trace import Info
 
@@ -31,18 +31,8 @@ __all__ = ["HMC", "Info", "State", "build_step", "init"]
 Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
 
 
-class Work(NamedTuple):
-    """What the evaluations of one trajectory took."""
-
-    n_steps: int
-    solver_iterations: int
-    solver_residual: float
-    not_positive_definite: int
-    not_converged: int
-
-
 def build_step(
-    target: Target,
+    density: LogDensity,
     metric: Metric,
     *,
     step_size: float,
@@ -56,7 +46,7 @@ def build_step(
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density.
     metric : Metric
         Inverse mass with its factors.
@@ -71,13 +61,13 @@ def build_step(
 
     def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
         momentum = sample_momentum(rng, metric)
-        stretch = 1.0 + jitter * (2.0 * rng.random() - 1.0) if jitter else 1.0  # whatever the state: still reversible
+        stretch = 1.0 + jitter * (2.0 * rng.random() - 1.0) if jitter else 1.0  # whatever the state: reversible
         if n_steps is None:
             size, n = divide(trajectory * stretch, step_size, max_steps)
         else:
             size, n = step_size * stretch, n_steps
         energy = kinetic_energy(inv_mass, momentum) - state.logdensity
-        end, momentum, work = integrate(target, state, momentum, size, n, inv_mass)
+        end, momentum, work = integrate(density, state, momentum, size, n, inv_mass)
         energy_end = end_energy(inv_mass, momentum, end.logdensity)
         error = energy_end - energy
         acceptance = exp(min(0.0, -error))
@@ -90,37 +80,35 @@ def build_step(
 
 
 def divide(time: float, longest: float, max_steps: int) -> tuple[float, int]:
-    """Divide a time into the fewest equal steps that are not too long; cut it where max_steps do not suffice."""
+    """Return size and number of the fewest equal steps, none above `longest`, that make up a time.
+
+    At most max_steps are taken, in less than that time if need be.
+    """
     n = min(ceil(time / longest), max_steps)
     return min(time / n, longest), n
 
 
 def integrate(
-    target: Target, state: State, momentum: Array, step_size: float, n_steps: int, inv_mass: Array | None
+    density: LogDensity, state: State, momentum: Array, step_size: float, n_steps: int, inv_mass: Array | None
 ) -> tuple[State, Array, Work]:
-    """Follow a trajectory for n_steps, or until the log density is -inf, from where there is no way on.
+    """Follow a trajectory for n_steps, or until the log density is -inf.
 
-    A path through -inf is rejected from either end, so stopping early leaves detailed balance alone.
+    A path through -inf is rejected from either end, so stopping there preserves detailed balance.
     """
-    iterations, residual, indefinite, unconverged, taken = 0, 0.0, 0, 0, 0
+    work = Work()
     for _ in range(n_steps):
-        state, momentum, evaluation = leapfrog(target, state, momentum, step_size, inv_mass)
-        taken += 1
-        iterations += evaluation.solver_iterations
-        residual = max(residual, evaluation.solver_residual)
-        if evaluation.failure:
-            indefinite += evaluation.failure == NOT_POSITIVE_DEFINITE
-            unconverged += evaluation.failure == NOT_CONVERGED
+        state, momentum, evaluation = leapfrog(density, state, momentum, step_size, inv_mass)
+        work = work.plus(evaluation)
         if state.logdensity == -inf:
             break
-    return state, momentum, Work(taken, iterations, residual, indefinite, unconverged)
+    return state, momentum, work
 
 
 @dataclass(frozen=True, eq=False)
 class HMC(Hamiltonian):
     """Hamiltonian Monte Carlo with trajectories of given length.
 
-    A number is a fact, None is learnt in warm-up.
+    Settings that are None are learnt in warm-up.
 
     Parameters
     ----------
@@ -139,9 +127,9 @@ class HMC(Hamiltonian):
     trajectory : float
         Integration time when `n_steps` is None.  With the metric at the posterior covariance, pi/2 takes a Gaussian
         from any point to an independent one; up to 2 helps directions that a diagonal metric makes too short, and
-        near pi trajectories come back to where they were, mirrored.
+        near pi trajectories end at the mirror image of their start.
     max_steps : int
-        Most leapfrog steps that a trajectory of given time may take.
+        Largest number of leapfrog steps in a trajectory of given time.
     target_accept : float
         Acceptance rate that the adapted step size aims at.
     max_energy_error : float
@@ -171,18 +159,18 @@ class HMC(Hamiltonian):
 
     @property
     def usual_steps(self) -> float:
-        """Evaluations of the target that a draw usually takes: for forecasts."""
+        """Typical number of evaluations per draw, for forecasts of the running time."""
         return self.n_steps or 6.0
 
     @property
     def longest_step(self) -> float:
-        """A step as long as the longest trajectory: steps are cut to fit, so the size would not count beyond."""
+        """Longest step that matters: that of the longest trajectory, as longer ones are cut to fit."""
         return self.trajectory * (1.0 + self.jitter) if self.n_steps is None else inf
 
-    def build_step(self, target: Target, tuning: Tuning) -> Step:
-        """Return the transition with given settings."""
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
+        """Return the transition of one draw."""
         return build_step(
-            target,
+            density,
             tuning.metric,
             step_size=tuning.step_size,
             n_steps=self.n_steps,

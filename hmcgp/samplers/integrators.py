@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hmcgp.errors import HmcgpError
-from hmcgp.numerics.density import Evaluation, Target
-from hmcgp.runtime.interrupts import defer_interrupts
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, LogDensity
+from hmcgp.runtime.interrupts import check_interrupt
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.metric import velocity
 
@@ -25,62 +25,84 @@ FAR = 1e100
 
 
 class State(NamedTuple):
-    """What the next step needs: where the chain is, and what is known there."""
+    """Position of a chain, with the log density and gradient there."""
 
     position: Array  # (n_dim,), unconstrained
     logdensity: float
     grad: Array  # (n_dim,)
-    carry: object = None  # warm start for the target's next evaluation
+    carry: object = None  # speeds up the next evaluation of the log density
 
 
-def init(target: Target, position: Array, carry: object = None) -> State:
-    """Evaluate the target at a position.
+def evaluate(density: LogDensity, position: Array, carry: object = None) -> tuple[State, Evaluation]:
+    """Evaluate a log density, unless the work of this thread is to stop, and check that it is finite or -inf.
+
+    Positions that are NaN, or so far out that squares overflow, are -inf without an evaluation.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density.
     position : ndarray of shape (n_dim,)
         Unconstrained coordinates.
     carry : object, optional
-        Warm start from an earlier evaluation.
+        From an earlier evaluation.
 
     Returns
     -------
-    State
+    state : State
+        Where the log density is -inf it keeps the carry that was passed in.
+    evaluation : Evaluation
     """
-    position = np.array(position, dtype=float)
-    return _move(position, evaluate(target, position, carry), carry)
-
-
-@defer_interrupts
-def evaluate(target: Target, position: Array, carry: object) -> Evaluation:
-    """Evaluate the target, and hold it to its contract: finite or -inf.
-
-    A position that has left the world (NaN, or so far out that squares overflow) is -inf without asking the target.
-    """
+    check_interrupt()
     if not hypot(*position.tolist()) < FAR:
-        return Evaluation(-inf, np.zeros_like(position), carry)
-    evaluation = target.evaluate(position, carry)
-    if not evaluation.logdensity < inf:  # True for NaN too
+        evaluation = Evaluation(-inf, np.zeros_like(position))
+    else:
+        evaluation = density.evaluate(position, carry)
+    logdensity = evaluation.logdensity
+    if not logdensity < inf:  # True for NaN too
         raise HmcgpError(
-            f"the target returned log density {evaluation.logdensity} at u = {position}; "
+            f"'evaluate' returned log density {logdensity} at u = {position}; "
             "it must be finite, or -inf where it cannot be computed."
         )
-    return evaluation
+    return State(position, logdensity, evaluation.grad, evaluation.carry if logdensity > -inf else carry), evaluation
+
+
+def init(density: LogDensity, position: Array, carry: object = None) -> State:
+    """Return the state at a position (arguments as of `evaluate`)."""
+    return evaluate(density, np.array(position, dtype=float), carry)[0]
+
+
+class Work(NamedTuple):
+    """Statistics of the evaluations of one draw."""
+
+    n_steps: int = 0
+    solver_iterations: int = 0
+    solver_residual: float = 0.0  # the largest
+    not_positive_definite: int = 0  # failures
+    not_converged: int = 0
+
+    def plus(self, evaluation: Evaluation) -> Work:
+        """Return the statistics with one more evaluation."""
+        return Work(
+            self.n_steps + 1,
+            self.solver_iterations + evaluation.solver_iterations,
+            max(self.solver_residual, evaluation.solver_residual),
+            self.not_positive_definite + (evaluation.failure == NOT_POSITIVE_DEFINITE),
+            self.not_converged + (evaluation.failure == NOT_CONVERGED),
+        )
 
 
 def leapfrog(
-    target: Target, state: State, momentum: Array, step_size: float, inv_mass: Array | None = None
+    density: LogDensity, state: State, momentum: Array, step_size: float, inv_mass: Array | None = None
 ) -> tuple[State, Array, Evaluation]:
     """Take one leapfrog step; nothing passed in is changed.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density.
     state : State
-        Where to start; its carry is the warm start of the evaluation at the new position.
+        Where to start; its carry is handed to the evaluation at the new position.
     momentum : ndarray of shape (n_dim,)
         Momentum p at the start.
     step_size : float
@@ -91,19 +113,14 @@ def leapfrog(
     Returns
     -------
     state : State
-        At the new position.  Where the log density is -inf it keeps the last good carry.
+        At the new position; where the log density is -inf it keeps the last good carry.
     momentum : ndarray of shape (n_dim,)
         Momentum at the new position.
     evaluation : Evaluation
-        What the evaluation there took.
+        With the statistics of the solver there.
     """
     half = 0.5 * step_size
     momentum = momentum + half * state.grad
     position = state.position + step_size * velocity(inv_mass, momentum)
-    evaluation = evaluate(target, position, state.carry)
-    return _move(position, evaluation, state.carry), momentum + half * evaluation.grad, evaluation
-
-
-def _move(position: Array, evaluation: Evaluation, last_carry: object) -> State:
-    carry = evaluation.carry if evaluation.logdensity > -inf else last_carry
-    return State(position, evaluation.logdensity, evaluation.grad, carry)
+    end, evaluation = evaluate(density, position, state.carry)
+    return end, momentum + half * end.grad, evaluation

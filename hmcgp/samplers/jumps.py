@@ -1,15 +1,15 @@
-"""Hybrid Monte Carlo that jumps between modes found beforehand.
+"""Hybrid Monte Carlo with jumps between modes found beforehand.
 
-A trajectory seldom crosses a valley of ten nats, so chains stay in the mode that they fell into.  Every draw here is a
-step of HMC, which explores a mode, followed by a proposal that does not depend on where the chain is (an independence
-Metropolis step, Tierney 1994), from a mixture of t distributions, one at each known mode:
+A trajectory seldom crosses a valley of ten nats, so a chain stays in its first mode.  Every draw here is a step of
+HMC, which explores a mode, followed by a proposal independent of the current position (an independence Metropolis
+step, Tierney 1994), from a mixture of t distributions, one at each known mode:
 
     q(u) = sum_k w_k t_5(u; m_k, S_k),     accept u' with probability min(1, p(u') q(u) / (p(u) q(u')))
 
 with m_k the mode, S_k the inverse of the negative Hessian there and w_k close to its share of the probability, by
-Laplace's approximation.  Both steps leave p invariant whatever the modes: a mode that is not listed is only hard to
-reach, and a bad S_k only makes jumps rare.  The metric of the trajectories begins as the average of the S_k and is then
-learnt from draws about their modes.  Meant for up to about fifteen dimensions, where p/q varies little enough for jumps
+Laplace's approximation.  Both steps leave p invariant for any modes: one that is missing is only hard to reach, and a
+bad S_k only makes jumps rare.  The metric of the trajectories begins as the average of the S_k and is then learnt from
+the deviations of draws from their modes.  For up to about fifteen dimensions, where p/q varies little enough for jumps
 to be accepted.
 """
 
@@ -24,16 +24,16 @@ import numpy as np
 from scipy.special import softmax
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.numerics.density import Evaluation, LogDensity
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import hmc
 from hmcgp.samplers.adaptation import Tuning
-from hmcgp.samplers.integrators import State, evaluate
+from hmcgp.samplers.integrators import State, Work, evaluate
 from hmcgp.samplers.metric import Metric, as_metric
 from hmcgp.samplers.trace import Info, JumpInfo
 
-DEGREES = 5.0  # of freedom of the t: tails that p does not outweigh
-EVENLY = 0.05  # share of the proposals that goes to all modes alike, should Laplace's shares be wrong
+DEGREES = 5.0  # of freedom: tails heavier than those of p
+EVENLY = 0.05  # share of the proposals spread evenly over the modes, in case Laplace's shares are wrong
 
 
 class Modes(NamedTuple):
@@ -47,7 +47,7 @@ class Modes(NamedTuple):
     names: list[str]  # (d,)
 
     def __repr__(self) -> str:
-        """Short, and the same for searches that ended a rounding error apart: it tells one run from another."""
+        """Summarise to few digits, so that checkpoints of searches that differ by rounding are recognised."""
         tops = ", ".join(f"{value:.2f}" for value in self.logdensity)
         where = zip(self.positions[0], np.sqrt(np.diag(self.covariances[0])), strict=True)
         highest = ", ".join(f"{value:.3g} ± {width:.2g}" for value, width in where)
@@ -55,7 +55,7 @@ class Modes(NamedTuple):
 
     @property
     def log_mass(self) -> Array:
-        """Laplace's approximation to the logarithm of the integral over each mode, of shape (k,)."""
+        """Logarithm of the integral over each mode, by Laplace's approximation, of shape (k,)."""
         d = self.positions.shape[1]
         return np.asarray(self.logdensity + 0.5 * (d * log(2.0 * pi) + np.linalg.slogdet(self.covariances)[1]))
 
@@ -85,21 +85,21 @@ class Mixture:
         self._log_height = np.log(self.weights) + constant - log_scale
 
     def draw(self, rng: np.random.Generator) -> Array:
-        """One draw, of shape (d,)."""
+        """Return one draw, of shape (d,)."""
         k = min(int(np.searchsorted(self._cumulative, rng.random())), len(self.weights) - 1)
         z = rng.standard_normal(self.centres.shape[1])
         return np.asarray(self.centres[k] + self.factors[k] @ z * np.sqrt(DEGREES / rng.chisquare(DEGREES)))
 
     def log_density(self, u: Array) -> float:
-        """Evaluate log q(u)."""
-        return float(np.logaddexp.reduce(self._parts(u)))
+        """Return log q(u)."""
+        return float(np.logaddexp.reduce(self._log_terms(u)))
 
     def nearest(self, u: Array) -> Array:
-        """The centre of the part that u most likely comes from, of shape (d,)."""
-        return np.asarray(self.centres[np.argmax(self._parts(u))])
+        """Return the centre of the component that u most likely comes from, of shape (d,)."""
+        return np.asarray(self.centres[np.argmax(self._log_terms(u))])
 
-    def _parts(self, u: Array) -> Array:
-        """Log of each term of q(u), of shape (k,)."""
+    def _log_terms(self, u: Array) -> Array:
+        """Return the logarithm of each term of q(u), of shape (k,)."""
         z = (self._whiten @ (u - self.centres)[:, :, None])[:, :, 0]  # (k, d)
         square = np.einsum("kd,kd->k", z, z)
         return np.asarray(self._log_height - 0.5 * (DEGREES + len(u)) * np.log1p(square / DEGREES))
@@ -108,17 +108,17 @@ class Mixture:
 Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, JumpInfo]]
 
 
-def with_jump(step: hmc.Step, target: Target, mixture: Mixture) -> Step:
-    """Build the transition that follows another by an independent proposal.
+def with_jump(step: hmc.Step, density: LogDensity, mixture: Mixture) -> Step:
+    """Build the transition that makes a step and then proposes a jump.
 
     Parameters
     ----------
     step : callable
-        Leaves the target invariant.
-    target : Target
+        A transition that leaves the density invariant.
+    density : LogDensity
         The log density.
     mixture : Mixture
-        Where proposals come from.
+        Distribution of the proposals.
 
     Returns
     -------
@@ -128,27 +128,23 @@ def with_jump(step: hmc.Step, target: Target, mixture: Mixture) -> Step:
     def both(rng: np.random.Generator, state: State) -> tuple[State, JumpInfo]:
         state, info = step(rng, state)
         position = mixture.draw(rng)
-        there = evaluate(target, position, None)  # too far from here for a warm start
-        gain = there.logdensity - mixture.log_density(position)
+        proposal, evaluation = evaluate(density, position)  # too far away for the carry to help
+        gain = proposal.logdensity - mixture.log_density(position)
         loss = state.logdensity - mixture.log_density(state.position)
-        jumped = there.logdensity > -inf and rng.random() < exp(min(0.0, gain - loss))
+        jumped = proposal.logdensity > -inf and rng.random() < exp(min(0.0, gain - loss))
         if jumped:
-            state = State(position, there.logdensity, there.grad, there.carry)
-        return state, _add_jump(info, state, there.solver_iterations, there.solver_residual, there.failure, jumped)
+            state = proposal
+        return state, _add_jump(info, state, evaluation, jumped=jumped)
 
     return both
 
 
-def _add_jump(info: Info, state: State, iterations: int, residual: float, failure: int, jumped: bool) -> JumpInfo:
-    info = info._replace(
-        lp=state.logdensity,
-        n_steps=info.n_steps + 1,
-        solver_iterations=info.solver_iterations + iterations,
-        solver_residual=info.solver_residual if failure else max(info.solver_residual, residual),
-        not_positive_definite=info.not_positive_definite + (failure == NOT_POSITIVE_DEFINITE),
-        not_converged=info.not_converged + (failure == NOT_CONVERGED),
-    )
-    return JumpInfo(*info, jumped)
+def _add_jump(info: Info, state: State, evaluation: Evaluation, *, jumped: bool) -> JumpInfo:
+    """Return the statistics of a trajectory and of the proposal that followed it."""
+    work = Work(*(getattr(info, name) for name in Work._fields)).plus(evaluation)
+    if evaluation.failure:  # a proposal may fail far out: that says nothing of the accuracy of the draw
+        work = work._replace(solver_residual=info.solver_residual)
+    return JumpInfo(*info._replace(lp=state.logdensity, **work._asdict()), jumped)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -160,7 +156,7 @@ class JumpingHMC(hmc.HMC):
     modes : Modes
         From `hmcgp.find_modes`.
     metric : ndarray, optional
-        As of `HMC`, but where nothing is learnt None is the average of the modes' covariances.
+        As of `HMC`, but None begins with the average of the modes' covariances instead of the identity.
     step_size, n_steps, jitter, dense, trajectory, max_steps, target_accept, max_energy_error
         As of `HMC`.
     """
@@ -172,7 +168,6 @@ class JumpingHMC(hmc.HMC):
 
     @property
     def usual_steps(self) -> float:
-        """Evaluations of the target that a draw usually takes: for forecasts."""
         return super().usual_steps + 1.0
 
     def __post_init__(self) -> None:
@@ -181,21 +176,18 @@ class JumpingHMC(hmc.HMC):
             raise InvalidInput(f"'modes' must come from hmcgp.find_modes; got a {type(self.modes).__name__}.")
 
     def check(self, n_dim: int, tune: int) -> None:
-        """Refuse settings that do not fit the target or the length of warm-up."""
         if self.modes.positions.shape[1] != n_dim:
-            raise InvalidInput(f"'modes' are of {self.modes.positions.shape[1]} parameters; the target has {n_dim}.")
+            raise InvalidInput(f"'modes' are of {self.modes.positions.shape[1]} parameters; the density has {n_dim}.")
         super().check(n_dim, tune)
 
     def first_metric(self, n_dim: int) -> Metric:
-        """The metric before anything is learnt."""
         if self.metric is not None:
             return super().first_metric(n_dim)
         return as_metric(np.einsum("k,kij->ij", self.modes.share, self.modes.covariances), n_dim)
 
     def within_mode(self, state: State) -> State:
-        """Move a draw by the position of its mode, so that all together show the shape of one."""
+        """Return a draw relative to its mode."""
         return state._replace(position=state.position - Mixture(self.modes).nearest(state.position))
 
-    def build_step(self, target: Target, tuning: Tuning) -> Step:  # type: ignore[override]
-        """Return the transition with given settings."""
-        return with_jump(super().build_step(target, tuning), target, Mixture(self.modes))
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:  # type: ignore[override]
+        return with_jump(super().build_step(density, tuning), density, Mixture(self.modes))

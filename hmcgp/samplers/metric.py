@@ -3,7 +3,7 @@
     H(u, p) = -log p(u) + 1/2 p' S p,   p ~ N(0, S^-1),   du/dt = S p
 
 `metric` means S everywhere: the inverse of the mass matrix, and ideally the covariance of u.  With S equal to the
-covariance, every direction of a Gaussian target moves on the same time scale (period 2 pi).
+covariance, every direction of a Gaussian moves on the same time scale (period 2 pi).
 """
 
 from __future__ import annotations

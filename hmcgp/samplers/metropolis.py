@@ -1,8 +1,8 @@
-"""Random-walk Metropolis, the yardstick that gradients have to beat.
+"""Random-walk Metropolis, for comparison with the samplers that use gradients.
 
     u' = u + s L z,  z ~ N(0, I);  accept u' with probability min(1, p(u')/p(u))
 
-With L L' the posterior covariance, s = 2.38/sqrt(d) is the best there is, and accepts about a quarter.
+With L L' the posterior covariance, s = 2.38/sqrt(d) is optimal, and accepts about a quarter of the proposals.
 Metropolis et al. (1953); Roberts, Gelman & Gilks (1997).
 """
 
@@ -16,10 +16,10 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, start_dual_average, start_welford
-from hmcgp.samplers.integrators import State, evaluate, init
+from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, init_dual_average, init_welford
+from hmcgp.samplers.integrators import State, Work, evaluate, init
 from hmcgp.samplers.metric import Metric, apply, as_metric
 from hmcgp.samplers.trace import AnyInfo, Info
 
@@ -28,17 +28,17 @@ __all__ = ["Info", "Metropolis", "State", "build_step", "init"]
 Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
 
 
-def build_step(target: Target, metric: Metric, *, scale: float) -> Step:
+def build_step(density: LogDensity, metric: Metric, *, scale: float) -> Step:
     """Build the transition `step(rng, state) -> state, info` of random-walk Metropolis.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density; its gradient is ignored.
     metric : Metric
         Shape of the proposal: its covariance is scale^2 times the inverse mass.
     scale : float
-        s.
+        Factor s.
 
     Returns
     -------
@@ -48,24 +48,19 @@ def build_step(target: Target, metric: Metric, *, scale: float) -> Step:
 
     def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
         position = state.position + scale * apply(factor, rng.standard_normal(len(factor)))
-        evaluation = evaluate(target, position, state.carry)
-        loss = state.logdensity - evaluation.logdensity
+        proposal, evaluation = evaluate(density, position, state.carry)
+        loss = state.logdensity - proposal.logdensity
         acceptance = exp(min(0.0, -loss))
         if rng.random() < acceptance:
-            state = State(position, evaluation.logdensity, evaluation.grad, evaluation.carry)
-        failure = evaluation.failure
+            state = proposal
         info = Info(
             lp=state.logdensity,
             acceptance_rate=acceptance,
             step_size=scale,
-            n_steps=1,
             energy=-state.logdensity,
             energy_error=loss,
-            diverging=False,  # there is no trajectory to diverge; a failed evaluation is counted as such
-            solver_iterations=evaluation.solver_iterations,
-            solver_residual=evaluation.solver_residual,
-            not_positive_definite=int(failure == NOT_POSITIVE_DEFINITE),
-            not_converged=int(failure == NOT_CONVERGED),
+            diverging=False,  # there is no trajectory to diverge
+            **Work().plus(evaluation)._asdict(),
         )
         return state, info
 
@@ -96,14 +91,14 @@ class Metropolis:
                 raise InvalidInput(f"'scale' must be positive and finite, a number or a vector; got {self.scale}.")
 
     def check(self, n_dim: int, tune: int) -> None:
-        """Refuse settings that do not fit the target or the length of warm-up."""
+        """Raise InvalidInput for settings that do not fit the number of parameters or the length of warm-up."""
         if self.scale is None and tune == 0:
             raise InvalidInput("'scale' is None, which means learnt in warm-up, but tune=0. Give one of them.")
         self._metric(n_dim)
 
-    def start_tuning(self, target: Target, rng: np.random.Generator, state: State, tune: int) -> Tuning:
+    def init_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
         """Return the settings of the first step."""
-        d = target.n_dim
+        d = density.n_dim
         schedule = build_schedule(tune)
         if self.scale is not None:
             scale = float(self.scale) if np.ndim(self.scale) == 0 else 1.0
@@ -114,13 +109,15 @@ class Metropolis:
             as_metric(np.eye(d), d),
             schedule,
             0,
-            start_dual_average(scale, stretch=1.0),
-            start_welford(d, dense=True),
+            init_dual_average(scale, stretch=1.0),
+            init_welford(d, dense=True),
         )
 
-    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo) -> Tuning:
-        """Return the settings of the next step, after one draw of warm-up."""
-        d = target.n_dim
+    def adapt(
+        self, density: LogDensity, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo
+    ) -> Tuning:
+        """Return the settings of the next step, learnt from one draw of warm-up."""
+        d = density.n_dim
         return adapt(
             tuning,
             state,
@@ -131,9 +128,9 @@ class Metropolis:
             correlation_time=3.0 * d,  # of a well-scaled random walk in d dimensions
         )
 
-    def build_step(self, target: Target, tuning: Tuning) -> Step:
-        """Return the transition with given settings."""
-        return build_step(target, tuning.metric, scale=tuning.step_size)
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
+        """Return the transition of one draw."""
+        return build_step(density, tuning.metric, scale=tuning.step_size)
 
     def _metric(self, n_dim: int) -> Metric:
         if self.scale is None or np.ndim(self.scale) == 0:

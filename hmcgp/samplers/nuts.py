@@ -1,13 +1,13 @@
-"""The no-U-turn sampler: Hamiltonian Monte Carlo that finds out how far to go.
+"""The no-U-turn sampler: Hamiltonian Monte Carlo with trajectories of adaptive length.
 
     p ~ N(0, S^-1);  the trajectory through (u, p) doubles, forwards or backwards at random, until it turns back;
     the next draw is one of its states z, with probability proportional to exp(-H(z))
 
 A stretch of trajectory with ends (p_a, p_b) turns back when, with the sum of its momenta rho = sum p,
     rho' S p_a <= 0   or   rho' S p_b <= 0
-Two stretches that are joined are asked three times: as a whole, and each with the nearest state of the other, which
-catches a turn between them.  Within a doubling the draw is multinomial; between doublings it is biased towards the
-newer half, min(1, w_new/w_old), so as to land far away.
+Two stretches that are joined are tested three times: as a whole, and each with the nearest state of the other, which
+detects a turn between them.  Within a doubling the draw is multinomial; between doublings it is biased towards the
+newer half, min(1, w_new/w_old), which makes moves longer.
 
 Hoffman & Gelman (2014), The no-U-turn sampler; Betancourt (2017), A conceptual introduction to Hamiltonian Monte
 Carlo, appendix A; the checks across the join are those of Stan >= 2.21.
@@ -22,12 +22,12 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Target
+from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.hamiltonian import Hamiltonian
-from hmcgp.samplers.integrators import State, init, leapfrog
+from hmcgp.samplers.integrators import State, Work, init, leapfrog
 from hmcgp.samplers.metric import Metric, kinetic_energy, sample_momentum, velocity
 from hmcgp.samplers.trace import TreeInfo as Info
 
@@ -37,7 +37,7 @@ Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
 
 
 class End(NamedTuple):
-    """An end of a trajectory; the state's carry starts the evaluation of the next one."""
+    """An end of a trajectory."""
 
     state: State
     momentum: Array  # (n_dim,)
@@ -45,7 +45,7 @@ class End(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A stretch of trajectory, with the state that was drawn from it."""
+    """A stretch of trajectory, and the state drawn from it."""
 
     near: End  # where it began to grow
     far: End  # where it goes on
@@ -55,32 +55,31 @@ class Tree(NamedTuple):
     energy_error: float  # H at the draw, relative to the first state
 
     def reversed(self) -> Tree:
-        """Return the same stretch, to grow at the other end."""
+        """Return the tree with its ends exchanged, to grow at the other one."""
         return self._replace(near=self.far, far=self.near)
 
 
 class Explorer:
-    """Grows trees from one starting point, and counts what the evaluations took."""
+    """Grows the trees of one draw, and counts their evaluations."""
 
     def __init__(
-        self, target: Target, rng: np.random.Generator, inv_mass: Array, step_size: float, max_energy_error: float
+        self, density: LogDensity, rng: np.random.Generator, inv_mass: Array, step_size: float, max_energy_error: float
     ) -> None:
-        self.target, self.rng, self.inv_mass = target, rng, inv_mass
+        self.density, self.rng, self.inv_mass = density, rng, inv_mass
         self.step_size, self.max_energy_error = step_size, max_energy_error
         self.energy = 0.0  # H of the first state
         self.diverging = False
-        self.n_steps, self.acceptance = 0, 0.0  # the latter summed over the steps
-        self.solver_iterations, self.solver_residual = 0, 0.0
-        self.not_positive_definite, self.not_converged = 0, 0
+        self.acceptance = 0.0  # summed over the steps
+        self.work = Work()
 
     def root(self, state: State, momentum: Array) -> Tree:
-        """Return the tree of the first state alone."""
+        """Return the tree of the first state."""
         end = End(state, momentum, velocity(self.inv_mass, momentum))
         self.energy = kinetic_energy(self.inv_mass, momentum) - state.logdensity
         return Tree(end, end, momentum, 0.0, state, 0.0)
 
     def grow(self, end: End, depth: int, direction: int) -> Tree | None:
-        """Go on from an end for 2^depth steps; None when they diverge or a part of them turns back."""
+        """Return the tree of 2^depth steps from an end; None when they diverge or a part of them turns back."""
         if depth == 0:
             return self.leaf(end, direction)
         first = self.grow(end, depth - 1, direction)
@@ -93,15 +92,10 @@ class Explorer:
         return None if turns(first, second, joined.rho) else joined
 
     def leaf(self, end: End, direction: int) -> Tree | None:
-        """Take one leapfrog step; None when it diverges."""
+        """Return the tree of one leapfrog step; None when it diverges."""
         step_size = direction * self.step_size
-        state, momentum, evaluation = leapfrog(self.target, end.state, end.momentum, step_size, self.inv_mass)
-        self.n_steps += 1
-        self.solver_iterations += evaluation.solver_iterations
-        self.solver_residual = max(self.solver_residual, evaluation.solver_residual)
-        if evaluation.failure:
-            self.not_positive_definite += evaluation.failure == NOT_POSITIVE_DEFINITE
-            self.not_converged += evaluation.failure == NOT_CONVERGED
+        state, momentum, evaluation = leapfrog(self.density, end.state, end.momentum, step_size, self.inv_mass)
+        self.work = self.work.plus(evaluation)
         v = velocity(self.inv_mass, momentum)
         error = 0.5 * float(momentum.dot(v)) - state.logdensity - self.energy
         if not error <= self.max_energy_error:  # NaN too
@@ -113,11 +107,11 @@ class Explorer:
 
 
 def turns(first: Tree, second: Tree, rho: Array) -> bool:
-    """Tell whether two adjoining stretches, of total momentum rho, turn back: as a whole, or where they meet."""
+    """Return whether two adjoining trees, of total momentum rho, turn back, as a whole or where they meet."""
     a, b = first.near.velocity, second.far.velocity
     if _turns(rho, a, b):
         return True
-    if first.near is first.far:  # two single states: the whole is all there is
+    if first.near is first.far:  # two single states, tested as a whole
         return False
     return _turns(first.rho + second.near.momentum, a, second.near.velocity) or _turns(
         second.rho + first.far.momentum, first.far.velocity, b
@@ -129,7 +123,7 @@ def _turns(rho: Array, a: Array, b: Array) -> bool:
 
 
 def join(rng: np.random.Generator, first: Tree, second: Tree, *, biased: bool = False) -> Tree:
-    """Join adjoining stretches, and draw from one of them: by weight, or biased towards the second."""
+    """Join adjoining trees, and draw from one of them: by weight, or biased towards the second."""
     gain = second.log_weight - first.log_weight
     log_ratio = log1p(exp(-abs(gain)))
     log_weight = max(first.log_weight, second.log_weight) + log_ratio
@@ -145,7 +139,7 @@ def explore(explorer: Explorer, state: State, momentum: Array, max_depth: int) -
         if rng.random() < 0.5:
             direction, tree = -direction, tree.reversed()
         new = explorer.grow(tree.far, depth, direction)
-        if new is None:  # what turned or diverged is left out
+        if new is None:  # the half that turned or diverged is left out
             return tree, depth, True
         old, tree = tree, join(rng, tree, new, biased=True)
         if turns(old, new, tree.rho):
@@ -154,13 +148,13 @@ def explore(explorer: Explorer, state: State, momentum: Array, max_depth: int) -
 
 
 def build_step(
-    target: Target, metric: Metric, *, step_size: float, max_depth: int = 10, max_energy_error: float = 1000.0
+    density: LogDensity, metric: Metric, *, step_size: float, max_depth: int = 10, max_energy_error: float = 1000.0
 ) -> Step:
     """Build the transition `step(rng, state) -> state, info` of the no-U-turn sampler.
 
     Parameters
     ----------
-    target : Target
+    density : LogDensity
         The log density.
     metric : Metric
         Inverse mass with its factors.
@@ -173,21 +167,17 @@ def build_step(
     """
 
     def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
-        explorer = Explorer(target, rng, metric.inv_mass, step_size, max_energy_error)
+        explorer = Explorer(density, rng, metric.inv_mass, step_size, max_energy_error)
         with np.errstate(over="ignore", invalid="ignore"):  # a step that runs away is divergent, not a warning
             tree, depth, turned = explore(explorer, state, sample_momentum(rng, metric), max_depth)
         info = Info(
             lp=tree.draw.logdensity,
-            acceptance_rate=explorer.acceptance / explorer.n_steps,
+            acceptance_rate=explorer.acceptance / explorer.work.n_steps,
             step_size=step_size,
-            n_steps=explorer.n_steps,
             energy=explorer.energy + tree.energy_error,
             energy_error=tree.energy_error,
             diverging=explorer.diverging,
-            solver_iterations=explorer.solver_iterations,
-            solver_residual=explorer.solver_residual,
-            not_positive_definite=explorer.not_positive_definite,
-            not_converged=explorer.not_converged,
+            **explorer.work._asdict(),
             tree_depth=depth,
             reached_max_treedepth=depth == max_depth and not turned,
         )
@@ -198,23 +188,18 @@ def build_step(
 
 @dataclass(frozen=True, eq=False)
 class NUTS(Hamiltonian):
-    """The no-U-turn sampler: trajectories as long as they move away from where they began.
+    """The no-U-turn sampler: trajectories grow until they turn back towards their start.
 
-    A number is a fact, None is learnt in warm-up.
+    Settings that are None are learnt in warm-up.
 
     Parameters
     ----------
-    step_size : float, optional
-        Leapfrog step e.  None adapts it to `target_accept`.  When given, warm-up merely discards draws.
-    metric : ndarray of shape (n_dim,) or (n_dim, n_dim), optional
-        Inverse mass, ideally the posterior covariance of the unconstrained parameters.  None adapts it when the
-        step size is adapted too, and is the identity when the step size is given.
-    dense : bool, optional
-        Whether an adapted metric is a full covariance rather than variances.  None: up to 30 dimensions it is.
+    step_size, metric, dense
+        As of `HMC`.
     target_accept : float
         Acceptance rate, averaged over the trajectory, that the adapted step size aims at.
     max_depth : int
-        Most doublings of a trajectory, which then has 2^max_depth - 1 steps.
+        Largest number of doublings of a trajectory, which then has 2^max_depth - 1 steps.
     max_energy_error : float
         A trajectory whose energy rises by more is called divergent and ends there.
     """
@@ -234,10 +219,10 @@ class NUTS(Hamiltonian):
         self.check_settings()
         check_count("max_depth", self.max_depth, 1, most=20)
 
-    def build_step(self, target: Target, tuning: Tuning) -> Step:
-        """Return the transition with given settings."""
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
+        """Return the transition of one draw."""
         return build_step(
-            target,
+            density,
             tuning.metric,
             step_size=tuning.step_size,
             max_depth=self.max_depth,

@@ -1,4 +1,4 @@
-"""What a run of chains leaves behind: draws and statistics, under the names that arviz knows."""
+"""Draws of several chains with their statistics, under the names that arviz uses."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hmcgp.runtime.typing import Array
 
 
 class Info(NamedTuple):
-    """What a human needs of one draw; each field is one column of the statistics."""
+    """Statistics of one draw; each field is one column."""
 
     lp: float  # log density of the draw, in unconstrained coordinates
     acceptance_rate: float  # acceptance probability of the proposal
     step_size: float  # the step used, jitter included
-    n_steps: int  # evaluations of the target
+    n_steps: int  # evaluations of the log density
     energy: float  # -lp plus the kinetic energy, at the draw
     energy_error: float  # energy at the end of the trajectory minus at its start; inf where it failed
     diverging: bool
@@ -28,7 +28,7 @@ class Info(NamedTuple):
 
 
 class TreeInfo(NamedTuple):
-    """As `Info`, for a sampler whose trajectories double."""
+    """Statistics of one draw of NUTS: those of `Info`, and the depth of its tree."""
 
     lp: float
     acceptance_rate: float  # averaged over the states of the trajectory
@@ -46,7 +46,7 @@ class TreeInfo(NamedTuple):
 
 
 class JumpInfo(NamedTuple):
-    """As `Info`, for a sampler that jumps after its trajectories."""
+    """Statistics of one draw of `JumpingHMC`: those of `Info`, and whether it jumped."""
 
     lp: float  # after the jump
     acceptance_rate: float  # of the trajectory
@@ -66,7 +66,7 @@ AnyInfo: TypeAlias = Info | TreeInfo | JumpInfo
 
 
 def stat_dtype(info: type[AnyInfo]) -> np.dtype[np.void]:
-    """Return the columns of the statistics of a sampler, by the type of its info."""
+    """Return the structured type of the statistics of a sampler."""
     return np.dtype([(name, np.dtype(kind)) for name, kind in get_type_hints(info).items()])
 
 
@@ -82,7 +82,7 @@ class Trace:
     draws : ndarray of shape (n_chains, n_draws, n_dim)
         Natural parameters.
     unconstrained : ndarray of shape (n_chains, n_draws, n_dim)
-        The same draws as the sampler saw them.
+        Unconstrained parameters.
     stats : dict of ndarray of shape (n_chains, n_draws)
         The fields of the sampler's info: those of `Info`, for NUTS of `TreeInfo`, for jumps of `JumpInfo`.
     names : list of str
@@ -114,7 +114,7 @@ class Trace:
     inv_metric: Array
 
     def __len__(self) -> int:
-        """Count the draws of all chains."""
+        """Return the number of draws of all chains."""
         return self.n_chains * self.n_draws
 
     @property

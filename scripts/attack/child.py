@@ -25,7 +25,7 @@ import numpy as np
 from hmcgp import GPClassifier, GPRegressor, find_map
 from hmcgp.optimize import find_modes
 from hmcgp.samplers.chains import checkpoint as checkpoints
-from hmcgp.samplers.chains.chain import Record
+from hmcgp.samplers.chains.record import Record
 
 COLD = 3.0  # seconds in which a first fit may be interrupted while compiled code is loaded
 HANGS = 300.0  # seconds for one task; then all threads are shown, and the process ends

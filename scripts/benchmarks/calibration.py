@@ -222,7 +222,7 @@ def report(study: Study, done: list[Replicate], seconds: float) -> None:
 
 def draw_panel(ax: Any, done: list[Replicate], name: str, colour: str) -> None:
     """Difference of the ecdf of the ranks from the uniform one, over the band of chance."""
-    from hmcgp.plots import _style as style
+    from hmcgp.plots import style
 
     ranks = ranks_by_name(done)[name]
     limits = (*ecdf_band(len(done), simulated_extremity(len(done))), ecdf(ranks) / len(ranks))
@@ -243,7 +243,7 @@ def picture(results: dict[Study, list[Replicate]], path: Path) -> None:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    from hmcgp.plots import _style as style
+    from hmcgp.plots import style
 
     panels = [(REGRESSION, name) for name in ("variance", "length_scale", "noise", "log density")]
     panels += [(LAPLACE, name) for name in ("variance", "length_scale", "log density")]

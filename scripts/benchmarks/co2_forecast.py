@@ -36,7 +36,7 @@ from sklearn.gaussian_process import kernels as sk
 from hmcgp import GPRegressor, datasets
 from hmcgp.kernels import Periodic, RationalQuadratic, SquaredExponential
 from hmcgp.likelihoods import Gaussian
-from hmcgp.plots import _style as style
+from hmcgp.plots import style
 from hmcgp.priors import LogNormal
 
 YEARS = 8.0  # held out

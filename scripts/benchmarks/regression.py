@@ -207,10 +207,10 @@ def report_hmc() -> list[dict[str, Any]]:
     print(f"HMC at n = {HMC_ROWS}: {HMC_DRAWS} trajectories of 5 steps of {STEP_SIZE}")
     rows = []
     for solver in ("cholesky", "iterative"):
-        target = model.with_evidence(Exact(solver))
+        density = model.with_evidence(Exact(solver))
         begin = time.process_time()
         trace = sample(
-            target, hmc, draws=HMC_DRAWS, tune=0, chains=1, random_state=1, start=mode.position, progressbar=False
+            density, hmc, draws=HMC_DRAWS, tune=0, chains=1, random_state=1, start=mode.position, progressbar=False
         )
         row = {
             "solver": solver,
@@ -231,7 +231,7 @@ def draw(path: str, output: Path) -> None:
     """Time against n by both solvers, and the errors of the iterative one (after MacKay 1998, fig. 7)."""
     import matplotlib.pyplot as plt
 
-    from hmcgp.plots import _style as style
+    from hmcgp.plots import style
 
     rows = json.loads(Path(path).read_text())["solvers"]["rows"]
     figure, (times, errors) = plt.subplots(1, 2, figsize=(11.0, 4.4), layout="constrained")

@@ -34,7 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hmcgp import GPClassifier, datasets
-from hmcgp.errors import ApproximationWarning
+from hmcgp.errors import HmcgpWarning
 from hmcgp.kernels import SquaredExponential
 from hmcgp.priors import LogNormal
 
@@ -197,7 +197,7 @@ def parse_options() -> argparse.Namespace:
 
 def main() -> None:
     options = parse_options()
-    for category in (ConvergenceWarning, ApproximationWarning):
+    for category in (ConvergenceWarning, HmcgpWarning):
         warnings.simplefilter("ignore", category)
     warnings.filterwarnings("ignore", message="The least populated class in y has only 9 members")
     for name in options.data:

@@ -57,7 +57,7 @@ def build(X: Any, y: Any, variant: str) -> tuple[Model, Any]:
     ard, soft = VARIANTS[variant]
     kernel = SquaredExponential(1.0, WIDE, ard=ard) + Constant(WIDE) + White(WIDE)
     model = Model(X, y, kernel=kernel, likelihood=LabelNoise(FLIP if soft else 0.0, link="step"), evidence="ep")
-    start = {"length_scale": np.sqrt(model.X.shape[1]), "term2.variance": 1.0, "term3.variance": 0.1}
+    start = {"length_scale": np.sqrt(model.X.shape[1]), "constant.variance": 1.0, "white.variance": 0.1}
     return model, model.unconstrain({**start, "flip": 0.05} if soft else start)
 
 

@@ -25,7 +25,7 @@ from hmcgp import GPRegressor, Model, find_map, find_modes, plots, sample
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian
 from hmcgp.optimize.maximum import MapResult
-from hmcgp.plots import _style as style
+from hmcgp.plots import style
 from hmcgp.posterior import predict
 from hmcgp.priors import LogNormal
 from hmcgp.reporting import diagnostics
@@ -222,8 +222,8 @@ def draw(ours: TwoWays, trace: Trace, gap: Fitted, hilly: Fitted, path: Path) ->
     draw_evidence(axes[0, 0], ours, trace)
     draw_two_fits(axes[0, 1], ours)
     axes[1, 0].axvspan(*GAP, color=style.PALE, zorder=0)
-    plots.numbers_1d(gap.gp, gap.X, gap.y, ax=axes[1, 0])
-    plots.numbers_2d(hilly.gp, hilly.X, hilly.y, ax=axes[1, 1])
+    plots.regression_1d(gap.gp, gap.X, gap.y, ax=axes[1, 0])
+    plots.regression_2d(hilly.gp, hilly.X, hilly.y, ax=axes[1, 1])
     axes[1, 0].set_xlabel("x  (37 points, none in the grey)")
     axes[1, 1].set_title("400 points and the mean surface", fontsize=style.TEXT)
     for ax in axes[0]:

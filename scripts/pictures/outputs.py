@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from hmcgp import GPRegressor, plots
-from hmcgp.plots import _style as style
+from hmcgp.plots import style
 
 GAP = (3.0, 7.0)
 CORRELATION = 0.97
@@ -44,9 +44,9 @@ def two_outputs(seed: int = 0, n: int = 50, **settings: Any) -> TwoOutputs:
 def draw(ours: TwoOutputs) -> Any:
     """Return a figure of the first output, of the second alone, and of the second with the first."""
     figure, axes = plt.subplots(1, 3, figsize=(14.0, 4.2), layout="constrained")
-    plots.numbers_1d(ours.together, ours.X, ours.Y, output="first", ax=axes[0])
-    plots.numbers_1d(ours.alone, ours.X, ours.Y["second"], ax=axes[1])
-    plots.numbers_1d(ours.together, ours.X, ours.Y, output="second", ax=axes[2])
+    plots.regression_1d(ours.together, ours.X, ours.Y, output="first", ax=axes[0])
+    plots.regression_1d(ours.alone, ours.X, ours.Y["second"], ax=axes[1])
+    plots.regression_1d(ours.together, ours.X, ours.Y, output="second", ax=axes[2])
     low, median, high = np.quantile(ours.together.output_covariance(correlation=True)[:, 0, 1], [0.05, 0.5, 0.95])
     found = f"correlation {median:.2f}, 90 % within {low:.2f} to {high:.2f}"
     titles = ("The first output", "The second, alone", f"The second, with the first: {found}")

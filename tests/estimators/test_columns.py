@@ -10,7 +10,7 @@ import pytest
 mpl.use("Agg")
 
 from hmcgp import GPClassifier, GPRegressor, plots
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import DataWarning, InvalidInput
 from hmcgp.estimators.columns import Columns
 from hmcgp.kernels import SquaredExponential
 
@@ -60,7 +60,7 @@ def test_codes_do_not_depend_on_dtype_or_order():
 
 def test_a_new_category_is_taken_as_different_from_all(gp):
     new = TABLE[:5].assign(site="west")
-    with pytest.warns(ApproximationWarning, match=r"5 rows have categories of 'site' .* \(west\)"):
+    with pytest.warns(DataWarning, match=r"5 rows have categories of 'site' .* \(west\)"):
         _, sd = gp.predict(new, return_std=True)
     assert (sd > 2.0 * gp.predict(TABLE[:5], return_std=True)[1]).all()
 

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from hmcgp import GPClassifier, datasets
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import DataWarning, InvalidInput
 from hmcgp.kernels import Constant, Linear, SquaredExponential
 from hmcgp.priors import LogNormal
 from hmcgp.samplers import HMC
@@ -245,7 +245,7 @@ def test_inputs_that_overflow_the_covariance_are_refused():
 
 
 def test_constant_columns_work_with_a_warning():
-    with pytest.warns(ApproximationWarning, match=r"1 of 6 inputs are constant in the training rows \(legs\)"):
+    with pytest.warns(DataWarning, match=r"1 of 6 inputs are constant in the training rows \(legs\)"):
         gp = fitted(quick(), X.assign(legs=10.0))
     assert np.isfinite(gp.predict_proba(X_TEST.assign(legs=10.0))).all()
 
@@ -253,7 +253,7 @@ def test_constant_columns_work_with_a_warning():
 def test_duplicate_rows_work_with_a_warning():
     X2, y2 = pd.concat([X, X.iloc[:4]]), np.concatenate([Y, Y.iloc[:3], ["M" if Y.iloc[3] == "F" else "F"]])
     with pytest.warns(
-        ApproximationWarning,
+        DataWarning,
         match="8 of 84 rows repeat the inputs of another row, 2 of them those of a row with",
     ):
         gp = fitted(quick(), X2, y2)

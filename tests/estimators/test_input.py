@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from hmcgp import GPClassifier, GPRegressor
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import DataWarning, InvalidInput
 from hmcgp.estimators.columns import Columns, plain_targets
 from hmcgp.kernels import SquaredExponential
 from hmcgp.priors import LogNormal
@@ -83,7 +83,7 @@ def test_missing_categories_of_polars_are_refused(gp):
 
 
 def test_a_new_category_of_polars(gp):
-    with pytest.warns(ApproximationWarning, match=r"40 rows have categories of 'site' .* \(west\)"):
+    with pytest.warns(DataWarning, match=r"40 rows have categories of 'site' .* \(west\)"):
         gp.predict(SAME.with_columns(site=pl.lit("west")))
 
 
@@ -198,7 +198,7 @@ def test_a_category_of_many_levels_is_said_to_tell_rows_apart():
             if table is TABLE
             else table.with_columns(code=pl.Series([f"p{i}" for i in range(N)]))
         )
-        with pytest.warns(ApproximationWarning, match="'code' has 40 levels in 40 rows.*Drop the column") as caught:
+        with pytest.warns(DataWarning, match="'code' has 40 levels in 40 rows.*Drop the column") as caught:
             Columns.learn(copy)
         assert len(caught) == 1
     half = TABLE.assign(code=[f"p{i // 2}" for i in range(N)])
@@ -207,7 +207,7 @@ def test_a_category_of_many_levels_is_said_to_tell_rows_apart():
 
 def test_an_ordered_category_is_said_to_lose_its_order():
     grades = pd.Categorical(["low", "high"] * 20, categories=["low", "high"], ordered=True)
-    with pytest.warns(ApproximationWarning, match=r"order .* 'grade' \(low < high\) .*cat.codes") as w:
+    with pytest.warns(DataWarning, match=r"order .* 'grade' \(low < high\) .*cat.codes") as w:
         Columns.learn(TABLE.assign(grade=grades))
     assert len(w) == 1
     Columns.learn(TABLE.assign(grade=grades.as_unordered()))
@@ -217,7 +217,7 @@ def test_scales_apart_without_standardisation():
     X = pd.DataFrame({"near": RNG.normal(size=N), "far": 1e4 * RNG.normal(size=N)})
     y = np.where(X["near"] > 0.0, "a", "b")
     plain = GPClassifier(standardize=False, **SETTINGS)
-    with pytest.warns(ApproximationWarning, match=r"'near' and .*'far'.* standardize=True") as caught:
+    with pytest.warns(DataWarning, match=r"'near' and .*'far'.* standardize=True") as caught:
         plain.fit(X, y)
     assert len(caught) == 1
     plain.fit(X * [1.0, 1e-3], y)  # a factor of ten
@@ -228,13 +228,11 @@ def test_scales_apart_without_standardisation():
 
 def test_more_hyperparameters_than_rows():
     X, y = RNG.normal(size=(20, 3)), np.arange(20).astype(str)
-    with pytest.warns(
-        ApproximationWarning, match=r"80 hyperparameters for 20 rows.*hare one kernel among all"
-    ) as caught:
+    with pytest.warns(DataWarning, match=r"80 hyperparameters for 20 rows.*hare one kernel among all") as caught:
         GPClassifier(**SETTINGS).fit(X, y)
     assert len(caught) == 1
     assert "SquaredExponential(ard=True)" in str(caught[0].message)
     GPClassifier(SquaredExponential(ard=True), **SETTINGS).fit(X, y)  # as advised: no warning
     wide = RNG.normal(size=(8, 10))
-    with pytest.warns(ApproximationWarning, match="12 hyperparameters for 8 rows.*hare one length scale"):
+    with pytest.warns(DataWarning, match="12 hyperparameters for 8 rows.*hare one length scale"):
         GPRegressor(**SETTINGS).fit(wide, wide[:, 0])

@@ -9,7 +9,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 from hmcgp import GPClassifier, GPRegressor, Model, find_map, plots, sample
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import DataWarning, InvalidInput
 from hmcgp.evidence import EP, Exact, Laplace
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import LabelNoise, Logistic, Probit
@@ -174,7 +174,7 @@ def test_rows_that_repeat_others_are_counted_as_rows():
     X, y = np.ones((60, 1)), np.array(["a"] * 59 + ["b"])
     X[-1] = X[-2] = 2.0  # two rows of different labels at 2, and 58 of the same at 1
     gp = GPClassifier(**SETTINGS)
-    with pytest.warns(ApproximationWarning, match="60 of 60 rows repeat the inputs of another row, 2 of them those"):
+    with pytest.warns(DataWarning, match="60 of 60 rows repeat the inputs of another row, 2 of them those"):
         gp.fit(X, y)
 
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import confusion_matrix
 
 from hmcgp import GPClassifier, GPRegressor, Model, find_map, plots
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import DataWarning, InvalidInput
 from hmcgp.evidence import Laplace, SoftmaxLaplace
 from hmcgp.kernels import Linear, SquaredExponential, White
 from hmcgp.likelihoods import Logistic, Softmax
@@ -327,9 +327,7 @@ def test_a_class_with_one_row_counts(table):
 def test_as_many_classes_as_rows(table):
     X, _ = table
     names = np.array([f"c{i:02d}" for i in range(12)])
-    with pytest.warns(
-        ApproximationWarning, match="hyperparameters for 12 rows.* [Ss]hare one kernel among all classes"
-    ):
+    with pytest.warns(DataWarning, match="hyperparameters for 12 rows.* [Ss]hare one kernel among all classes"):
         gp = GPClassifier(**FAST).fit(X[:12], names)
     p = gp.predict_proba(X[:12])
     assert p.shape == (12, 12)

@@ -26,39 +26,13 @@ from hmcgp.kernels import Coregional, SquaredExponential
 from hmcgp.likelihoods import Gaussian, OutputNoise, VaryingNoise
 from hmcgp.posterior import predict
 from hmcgp.priors import LogNormal
-from scripts.pictures import outputs as picture_outputs
+from tests.helpers.outputs import GAPS, KINDS, UNIT, X_NEW, Y_NEW, X, Y, quick, targets_of
 
 pytestmark = [
     pytest.mark.usefixtures("clean_pyplot"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),  # chains here are short
     pytest.mark.filterwarnings("ignore:leave-one-out is not reliable"),
 ]
-
-RNG = np.random.default_rng(4)
-X = pd.DataFrame(RNG.uniform(-3.0, 3.0, size=(30, 2)), columns=["depth", "age"])
-F = np.sin(X["depth"])
-Y = pd.DataFrame(
-    {
-        "yield": 50.0 + 8.0 * F + RNG.normal(size=30),
-        "price": -3.0 - 0.2 * F + 0.05 * X["age"] + 0.04 * RNG.normal(size=30),
-    }
-)
-GAPS = Y.mask(
-    pd.DataFrame({"yield": (X["age"] > 1.0) & (X["depth"] > 0.0), "price": X["depth"] < -1.5})
-)  # some numbers are missing
-X_NEW = pd.DataFrame(RNG.uniform(-3.0, 3.0, size=(9, 2)), columns=X.columns)
-Y_NEW = pd.DataFrame({"yield": 45.0 + RNG.normal(size=9), "price": -3.0 + 0.1 * RNG.normal(size=9)})
-UNIT = Y.std(ddof=0).to_numpy()
-KINDS = ["independent", "coregional"]
-
-
-def quick(**settings):
-    short = {"draws": 30, "tune": 60, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 3}
-    return GPRegressor(**(short | settings))
-
-
-def targets_of(kind):
-    return GAPS if kind == "coregional" else Y
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -268,54 +242,6 @@ def test_covariance_between_outputs():
         quick(sampler="map").fit(X, Y).output_covariance()
 
 
-def two_outputs(seed, correlation=-0.95, n=40):
-    """Two correlated functions, the second with a gap of half its range and more noise."""
-    rng = np.random.default_rng(seed)
-    x = np.linspace(-3.0, 3.0, n)[:, None]
-    root = np.linalg.cholesky(SquaredExponential(1.0, 0.7)(x) + 1e-9 * np.eye(n))
-    g = root @ rng.normal(size=(n, 2))
-    truth = np.column_stack([g[:, 0], correlation * g[:, 0] + np.sqrt(1.0 - correlation**2) * g[:, 1]])
-    Y = truth + np.array([0.05, 0.15]) * rng.normal(size=(n, 2))
-    Y[(x[:, 0] > -1.5) & (x[:, 0] < 1.5), 1] = np.nan
-    return x, Y, truth
-
-
-def test_a_sparse_output_learns_from_the_other_at_the_most_probable_point():
-    ratios, correlations = [], []
-    for seed in range(6):
-        x, Y_all, truth = two_outputs(seed)
-        together = quick(outputs="coregional", sampler="map").fit(x, Y_all)
-        seen = ~np.isnan(Y_all[:, 1])
-        alone = quick(sampler="map").fit(x[seen], Y_all[seen, 1])
-        both = (together.predict(x)[:, 1], alone.predict(x))
-        error, error_alone = (np.sqrt(np.mean((mean - truth[:, 1]) ** 2)) for mean in both)
-        ratios.append(error / error_alone)
-        correlations.append(together.output_covariance(correlation=True)[0, 0, 1])
-    assert np.median(ratios) < 0.75
-    assert sum(ratio < 1.0 for ratio in ratios) >= 5
-    assert np.median(correlations) == pytest.approx(-0.95, abs=0.12)
-
-
-@pytest.mark.slow
-def test_sampling_recovers_a_correlation_without_divergences():
-    x, Y_all, truth = two_outputs(4)
-    settings = {"draws": 500, "tune": 500, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
-    gp = GPRegressor(outputs="coregional", **settings).fit(x, Y_all)
-    assert not gp.trace_.stats["diverging"].any()
-    assert gp.summary()["r_hat"].max() < 1.03
-    low, high = np.quantile(gp.output_covariance(correlation=True)[:, 0, 1], [0.025, 0.975])
-    assert low < -0.95 < high < 0.0
-    noise = gp.summary()["mean"][["noise[0]", "noise[1]"]].to_numpy() * gp._targets.unit**2
-    assert 0.05**2 / 3.0 < noise[0] < 3.0 * 0.05**2
-    assert 0.15**2 / 3.0 < noise[1] < 3.0 * 0.15**2
-    seen, gap = ~np.isnan(Y_all[:, 1]), np.isnan(Y_all[:, 1])
-    alone = GPRegressor(**settings).fit(x[seen], Y_all[seen, 1])
-    together = gp.log_predictive_density(x[gap], np.column_stack([np.full(gap.sum(), np.nan), truth[gap, 1]]))
-    assert together.mean() > alone.log_predictive_density(x[gap], truth[gap, 1]).mean() + 0.5
-    shared = GPRegressor(**settings).fit(x, truth + 0.1 * np.random.default_rng(0).normal(size=truth.shape))
-    assert not shared.trace_.stats["diverging"].any()
-
-
 def test_known_noise():
     known = np.random.default_rng(5).uniform(0.5, 2.0, size=(30, 2)) * [1.0, 0.03**2]
     gp = quick(outputs="coregional", likelihood=Gaussian(0.0), sampler="map").fit(X, GAPS, noise_variance=known)
@@ -436,23 +362,10 @@ def test_pictures_are_of_one_output(gp):
     grid, mean = ax.lines[0].get_data()
     np.testing.assert_allclose(mean, one.predict(pd.DataFrame({"depth": grid}))[:, 1], rtol=1e-9)
     np.testing.assert_array_equal(ax.lines[1].get_ydata(), targets_of(gp.outputs)["price"])
-    assert plots.numbers_1d(one, limits=(0.0, 1.0), output="yield").get_ylabel() == "yield"
+    assert plots.regression_1d(one, limits=(0.0, 1.0), output="yield").get_ylabel() == "yield"
     alone = quick(sampler="map").fit(X[["depth"]], Y["price"])
     with pytest.raises(InvalidInput, match="one output; got output=1"):
         plots.predictive(alone, X[["depth"]], Y["price"], output=1)
     plots.trace(gp)
     plots.loo(gp)
     plots.relevance(gp)
-
-
-def test_the_picture_of_a_gap():
-    ours = picture_outputs.two_outputs(sampler="map")
-    figure = picture_outputs.draw(ours)
-    assert [ax.get_ylabel() for ax in figure.axes] == ["first", "second", "second"]
-    gap = ours.held_out.notna()
-    assert (ours.Y["second"].isna() == gap).all()
-    error, alone = (
-        np.sqrt(np.mean((mean - ours.held_out[gap]) ** 2))
-        for mean in (ours.together.predict(ours.X[gap])[:, 1], ours.alone.predict(ours.X[gap]))
-    )
-    assert error < 0.5 * alone

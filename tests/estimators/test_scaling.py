@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hmcgp import GPClassifier, GPRegressor
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import DataWarning, InvalidInput
 from hmcgp.estimators.scaling import Scaling
 
 
@@ -38,7 +38,7 @@ def test_an_input_of_rounding_gets_the_warning_of_constant_inputs():
     rng = np.random.default_rng(1)
     X = np.column_stack([rng.normal(size=30), column(1.0, 1e-14, 30)])
     y = (X[:, 0] + rng.normal(size=30) > 0.0).astype(int)
-    with pytest.warns(ApproximationWarning, match=r"1 of 2 inputs are constant in the training rows \(x1\)"):
+    with pytest.warns(DataWarning, match=r"1 of 2 inputs are constant in the training rows \(x1\)"):
         GPClassifier(sampler="map").fit(X, y)
 
 

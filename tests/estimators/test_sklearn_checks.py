@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hmcgp import GPClassifier, GPRegressor
-from hmcgp.errors import ApproximationWarning
+from hmcgp.errors import HmcgpWarning
 from hmcgp.samplers import HMC
 
 # as short as the checks on accuracy allow
@@ -20,6 +20,6 @@ REGRESSOR = GPRegressor(sampler="map", progressbar=False)
 @parametrize_with_checks([SAMPLED, MAXIMISED, REGRESSOR])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
-        for category in (ConvergenceWarning, ApproximationWarning):
+        for category in (ConvergenceWarning, HmcgpWarning):
             warnings.simplefilter("ignore", category)
         check(estimator)

@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from hmcgp import GPClassifier, GPRegressor, Model, compare_evidence
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import DataWarning, InvalidInput
 from hmcgp.estimators.scaling import Scaling
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian, Logistic
@@ -27,7 +27,7 @@ KINDS = np.array(["a", "b", "c"])[np.digitize(Y, [-0.5, 0.5])]
 WEIGHTS = RNG.integers(0, 4, size=24)
 X_NEW = RNG.normal(size=(5, 2))
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*rows repeat the inputs:hmcgp.errors.ApproximationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*rows repeat the inputs:hmcgp.errors.DataWarning")
 
 
 def one_length(**settings):
@@ -257,5 +257,5 @@ def test_rows_of_one_target_that_count_are_refused():
 def test_a_column_that_changes_in_rows_without_weight_only_is_constant():
     table = X.copy()
     table[3:, 1] = 1.0
-    with pytest.warns(ApproximationWarning, match="1 of 2 inputs are constant"):
+    with pytest.warns(DataWarning, match="1 of 2 inputs are constant"):
         GPClassifier(sampler="map").fit(table, LABELS, np.arange(24) > 2)

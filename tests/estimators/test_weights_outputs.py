@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_regressor_outputs import GAPS, KINDS, X_NEW, X, Y, quick, targets_of
 
 from hmcgp import Model
 from hmcgp.errors import InvalidInput
 from hmcgp.posterior import predict
+from tests.helpers.outputs import GAPS, KINDS, X_NEW, X, Y, quick, targets_of
 
 
 def weighted_and_copied(kind):

@@ -21,7 +21,7 @@ from hmcgp.optimize.maximum import GRADIENT_TOLERANCE, point_trace
 from hmcgp.posterior.predict import probabilities
 from hmcgp.priors import Beta
 from tests.helpers.checks import check_gradient, classification_problem
-from tests.helpers.targets import HalfSpace, Warped
+from tests.helpers.densities import HalfSpace, Warped
 
 LIKELIHOODS = [Logistic(), Probit(), LabelNoise(0.05), LabelNoise(), LabelNoise(link="step")]
 
@@ -220,21 +220,21 @@ class Paraboloid(Quadratic):
 
 def test_convergence_is_linear_and_evaluations_are_counted():
     """With surrogates ten times as curved as the density, every step takes a tenth of the way."""
-    target, start = Quadratic(), np.array([3.0, 1.0])
-    result = find_map(target, method="em-ep", n_restarts=1, start=start, maxiter=20)
+    density, start = Quadratic(), np.array([3.0, 1.0])
+    result = find_map(density, method="em-ep", n_restarts=1, start=start, maxiter=20)
     np.testing.assert_allclose(result.position - [0.1, 0.0], 0.9**20 * (start - [0.1, 0.0]), rtol=1e-4)
     assert not result.converged
-    assert result.evaluations == target.calls
-    result = find_map(target, method="em-ep", n_restarts=1, start=start)
+    assert result.evaluations == density.calls
+    result = find_map(density, method="em-ep", n_restarts=1, start=start)
     assert result.converged
     np.testing.assert_allclose(result.position, [0.1, 0.0], atol=GRADIENT_TOLERANCE / 100.0)
 
 
 def test_a_step_to_where_nothing_can_be_computed_is_shortened():
-    target = Quadratic(surrogate=55.0, edge=0.0)  # steps overshoot by 0.8 of the way that is left
-    result = find_map(target, method="em-ep", n_restarts=1, start=np.array([5.0, 0.3]))
-    assert target.failures > 0
-    assert result.evaluations == target.calls
+    density = Quadratic(surrogate=55.0, edge=0.0)  # steps overshoot by 0.8 of the way that is left
+    result = find_map(density, method="em-ep", n_restarts=1, start=np.array([5.0, 0.3]))
+    assert density.failures > 0
+    assert result.evaluations == density.calls
     assert result.converged
     np.testing.assert_allclose(result.position, [0.1, 0.0], atol=1e-6)
 

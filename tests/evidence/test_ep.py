@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_laplace import PROBLEMS
 
 from hmcgp import Model
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
@@ -17,7 +16,7 @@ from hmcgp.likelihoods.terms import STEP
 from hmcgp.posterior.predict import probabilities
 from hmcgp.priors import Beta, LogNormal
 from tests.helpers import reference
-from tests.helpers.checks import check_gradient, classification_problem, squared_exponential
+from tests.helpers.checks import PROBLEMS, check_gradient, classification_problem, squared_exponential
 
 LIKELIHOODS = [Logistic(), Probit(), LabelNoise(0.05), LabelNoise(0.05, link="step")]
 

@@ -8,7 +8,7 @@ from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import Laplace
 from hmcgp.likelihoods import Logistic, Probit
 from tests.helpers import reference
-from tests.helpers.checks import check_gradient, classification_problem, squared_exponential
+from tests.helpers.checks import PROBLEMS, check_gradient, classification_problem, squared_exponential
 
 LIKELIHOODS = [(Logistic(), reference.logistic), (Probit(), reference.probit)]
 IDS = ["logistic", "probit"]
@@ -50,15 +50,6 @@ def test_matches_scikit_learn():
     got = ours.posterior.predict(K_new, np.full(6, 3.0))
     np.testing.assert_allclose(got[0], mean, atol=1e-5)
     np.testing.assert_allclose(got[1], variance, atol=1e-5)
-
-
-PROBLEMS = {
-    "separable": lambda X, y: (X, np.where(X[:, 0] > 0.0, 1.0, -1.0)),
-    "overlapping": lambda X, y: (X, y),
-    "opposite duplicates": lambda X, y: (np.vstack([X, X]), np.concatenate([y, -y])),
-    "equal duplicates": lambda X, y: (np.vstack([X, X, X]), np.concatenate([y, y, y])),
-    "one against all": lambda X, y: (X, np.where(np.arange(len(y)) == 0, 1.0, -1.0)),
-}
 
 
 @pytest.mark.parametrize("likelihood", [Logistic(), Probit()], ids=IDS)

@@ -16,7 +16,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.evidence import EP, MultinomialEP, SoftmaxLaplace
 from hmcgp.kernels import SquaredExponential, White
 from hmcgp.likelihoods import MultinomialProbit, Probit
-from hmcgp.likelihoods.largest_average import N_POINTS, largest, uniform_points
+from hmcgp.likelihoods.probability_of_largest import N_POINTS, probability_of_largest, uniform_points
 from hmcgp.posterior import predict
 from tests.helpers import reference
 from tests.helpers.checks import CLASS_SIZES, check_gradient, several_classes, squared_exponential
@@ -69,11 +69,11 @@ def gaussians(m, n_classes, scale, seed=0):
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
 @pytest.mark.parametrize(("n_classes", "tolerance"), [(3, 3e-5), (6, 1e-3), (10, 2e-3)])
 def test_averages_before_they_are_made_to_sum_to_one(n_classes, tolerance, scale):
-    """The table in the header of `largest_average.py`: against 16 times as many points, and the sum over classes."""
+    """The table in the header of the module: against 16 times as many points, and the sum over classes."""
     mean, covariance = gaussians(20, n_classes, scale)
     covariance += np.eye(n_classes)
-    accurate = largest(mean, covariance, uniform_points(n_classes - 2, 16 * N_POINTS, seed=1))
-    found = largest(mean, covariance)
+    accurate = probability_of_largest(mean, covariance, uniform_points(n_classes - 2, 16 * N_POINTS, seed=1))
+    found = probability_of_largest(mean, covariance)
     np.testing.assert_allclose(found, accurate, atol=tolerance)
     np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=tolerance)
     assert (PROBIT.class_probabilities(mean, covariance).sum(axis=0) == 1.0).all()

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from test_evidence_contract import IDS, PAIRS, SMOOTH, STEP, soft
 
 from hmcgp import Model, find_map
 from hmcgp.errors import ApproximationWarning, InvalidInput
@@ -22,6 +21,7 @@ from hmcgp.posterior.leave_one_out import combine, loo
 from hmcgp.priors import LogNormal
 from tests.helpers import reference
 from tests.helpers.checks import check_gradient, classification_problem, random_symmetric
+from tests.helpers.evidence_contract import IDS, PAIRS, SMOOTH, STEP, soft
 
 N = 15
 ALL = [

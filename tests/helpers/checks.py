@@ -48,3 +48,12 @@ def several_classes(n, n_classes, seed=0):
     y[:n_classes] = np.arange(n_classes)
     K = np.stack([squared_exponential(X, 2.0 + c, 1.5 - 0.1 * c) + 0.1 * np.eye(n) for c in range(n_classes)])
     return X, y.astype(float), K
+
+
+PROBLEMS = {
+    "separable": lambda X, y: (X, np.where(X[:, 0] > 0.0, 1.0, -1.0)),
+    "overlapping": lambda X, y: (X, y),
+    "opposite duplicates": lambda X, y: (np.vstack([X, X]), np.concatenate([y, -y])),
+    "equal duplicates": lambda X, y: (np.vstack([X, X, X]), np.concatenate([y, y, y])),
+    "one against all": lambda X, y: (X, np.where(np.arange(len(y)) == 0, 1.0, -1.0)),
+}

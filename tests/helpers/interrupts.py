@@ -1,6 +1,6 @@
 """Strike work with real SIGINTs at random moments, and count the promises that break.
 
-    python tests/interrupts.py --strikes 50 --seed 0
+    python -m tests.helpers.interrupts --strikes 50 --seed 0
 
 Every strike aims at one evaluation of a model (a thread sends the signal a moment after it has begun, so that most land
 in compiled code) or at a moment.  The same seed aims the same strikes.  Prints one line of JSON.
@@ -30,7 +30,7 @@ import numpy as np
 from hmcgp import GPClassifier, GPRegressor, Model, find_modes
 from hmcgp.runtime import parallel
 from hmcgp.samplers import HMC
-from hmcgp.samplers.chains.chain import Record
+from hmcgp.samplers.chains.record import Record
 
 SETTINGS = {
     "sampler": HMC(n_steps=3),

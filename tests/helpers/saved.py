@@ -10,8 +10,10 @@ from hashlib import sha256
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from hmcgp import GPClassifier, GPRegressor, likelihoods, samplers
+from hmcgp.errors import InvalidInput
 from hmcgp.samplers.trace import Info, Trace
 
 N = 20
@@ -135,3 +137,13 @@ def find(node, wanted):
     else:
         parts = node if isinstance(node, list) else ()
     return next((found for part in parts if (found := find(part, wanted)) is not None), None)
+
+
+def refused(path, match, cls=GPRegressor):
+    with pytest.raises(InvalidInput, match=match) as caught:
+        cls.load(path)
+    assert repr(str(path)) in str(caught.value)
+
+
+def shifted(a):
+    return np.roll(a, 1, axis=1)

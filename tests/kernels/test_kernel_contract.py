@@ -11,50 +11,11 @@ import pytest
 
 from hmcgp import Model
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels import Kernel, SquaredExponential, parameter
+from hmcgp.kernels import SquaredExponential
 from hmcgp.posterior.predict import latent_moments
 from hmcgp.priors import LogNormal
-
-N = 60
-X = np.random.default_rng(0).normal(size=(N, 2))
-Y = np.where(X[:, 0] + 0.3 * np.random.default_rng(1).normal(size=N) > 0.0, 1.0, -1.0)
-
-
-@dataclass(frozen=True)
-class Cauchy(Kernel):
-    """variance/(1 + |x - x'|²), handing over what `bend` makes of it."""
-
-    variance: float = parameter("variance")
-
-    def vjp(self, X):
-        C = self._correlation(X, X)
-        return self.bend(self.variance * C), lambda G: self.bend_grad(np.array([np.sum(G * C)]))
-
-    def __call__(self, X, X2=None):
-        return self.bend_call(self.variance * self._correlation(X, X if X2 is None else X2), X2)
-
-    def diag(self, X):
-        return self.bend_diag(np.full(len(X), float(self.variance)))
-
-    def _correlation(self, X, X2):
-        return 1.0 / (1.0 + np.sum((X[:, None] - X2) ** 2, axis=2))
-
-    def bend(self, K):
-        return K
-
-    def bend_call(self, K, X2):
-        return K if X2 is not None else self.bend(K)
-
-    def bend_diag(self, k):
-        return k
-
-    def bend_grad(self, grad):
-        return grad
-
-
-def bent(**methods):
-    """A Cauchy kernel called Mine with some methods replaced."""
-    return type("Mine", (Cauchy,), {"__module__": __name__, **methods})()
+from tests.helpers.custom_kernels import Cauchy, N, X, Y, bent
+from tests.helpers.processes import child_environment
 
 
 def like(value):
@@ -243,18 +204,23 @@ def test_no_provider_writes_to_a_matrix_that_the_kernel_keeps(likelihood, eviden
     assert again.logdensity == first.logdensity
 
 
+FLOAT32 = """
+import numpy as np
+from hmcgp import GPClassifier
+from hmcgp.errors import InvalidInput
+from tests.helpers.custom_kernels import X, Y, bent
+
+try:
+    GPClassifier(bent(bend=lambda self, K: K.astype(np.float32)), draws=5, tune=5, chains=1).fit(X, Y)
+except InvalidInput as e:
+    print(e)
+"""
+
+
 def test_float32_does_not_reach_compiled_code():
     """In a process of its own: it used to corrupt the heap, SIGABRT."""
-    program = (
-        "import sys; sys.path.insert(0, 'tests')\n"
-        "import test_kernel_contract as t\n"
-        "from hmcgp import GPClassifier\n"
-        "try:\n"
-        "    GPClassifier(t.bent(**t.REFUSED['float32'][0]), draws=5, tune=5, chains=1).fit(t.X, t.Y)\n"
-        "except t.InvalidInput as e:\n"
-        "    print(e)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", FLOAT32]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
     assert done.returncode == 0, done.stderr
     assert "Mine.vjp returned an array of float32" in done.stdout
 

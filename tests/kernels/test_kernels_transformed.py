@@ -133,7 +133,7 @@ def test_additive_has_its_parameters_once_per_input():
     kernel = Additive(SquaredExponential(ard=True) + Linear(0.3))
     assert free_names(kernel) == [f"{name}[{c}]" for name in ("variance", "length_scale") for c in NAMES]
     twice = Additive(SquaredExponential(length_scale=1.0) + Linear())
-    assert free_names(twice, ["a"]) == ["left.variance[a]", "right.variance[a]"]
+    assert free_names(twice, ["a"]) == ["squared_exponential.variance[a]", "linear.variance[a]"]
     model = Model(X, Y, kernel=kernel)
     check_gradient(model.logdensity_and_grad, 0.3 * np.random.default_rng(2).normal(size=6), rtol=1e-5)
     variance, length_scale = model.parameters

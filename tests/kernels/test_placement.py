@@ -12,15 +12,15 @@ import pkgutil
 import numpy as np
 import pytest
 from numba.core.registry import CPUDispatcher
-from test_evidence_contract import PAIRS, soft
-from test_kernels import WITH_VALUES
 
 import hmcgp
 from hmcgp import Model, sample
 from hmcgp.evidence import MultinomialEP, SoftmaxLaplace
 from hmcgp.likelihoods import MultinomialProbit, Softmax
-from hmcgp.numerics.lapack import dot, total
+from hmcgp.numerics.sums import dot, total
 from tests.helpers.checks import random_symmetric
+from tests.helpers.evidence_contract import PAIRS, soft
+from tests.helpers.kernels import KERNELS
 
 SIZES = [5, 10, 17, 40]
 TIMES = 50
@@ -62,7 +62,7 @@ def test_nothing_is_compiled_with_leave_to_reorder_sums():
     assert [name for name, function in compiled.items() if function.targetoptions.get("fastmath")] == []
 
 
-@pytest.mark.parametrize("kernel", WITH_VALUES, ids=[f"{i}-{type(k).__name__}" for i, k in enumerate(WITH_VALUES)])
+@pytest.mark.parametrize("kernel", KERNELS, ids=[f"{i}-{type(k).__name__}" for i, k in enumerate(KERNELS)])
 def test_kernels_do_not_depend_on_placement(kernel):
     scattered = Scattered(0)
     for n in SIZES:

@@ -13,7 +13,7 @@ from hmcgp.optimize import find_map, maximum
 from hmcgp.optimize.maximum import GRADIENT_TOLERANCE, hessian
 from hmcgp.samplers import Evaluation
 from hmcgp.samplers.integrators import init
-from tests.helpers.targets import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
+from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
 
 
 class TwoHills(Gaussian):
@@ -30,20 +30,20 @@ class TwoHills(Gaussian):
 
 
 @pytest.mark.parametrize(
-    ("target", "optimum"),
+    ("density", "optimum"),
     [
         (correlated_gaussian(), [1.0, -2.0, 0.5]),
         (LogGamma((0.7, 3.0)), np.log([0.7, 3.0])),  # of log x: exp(u) = shape, not the mode of x
         (Warped(), [0.0, 0.0]),
     ],
 )
-def test_finds_the_maximum_in_unconstrained_coordinates(target, optimum):
-    result = find_map(target, random_state=0)
+def test_finds_the_maximum_in_unconstrained_coordinates(density, optimum):
+    result = find_map(density, random_state=0)
     np.testing.assert_allclose(result.position, optimum, atol=1e-4)
-    np.testing.assert_allclose(result.parameters, target.constrain(np.asarray(optimum)), atol=3e-4)
-    assert result.logdensity == target.evaluate(result.position).logdensity
+    np.testing.assert_allclose(result.parameters, density.constrain(np.asarray(optimum)), atol=3e-4)
+    assert result.logdensity == density.evaluate(result.position).logdensity
     assert result.converged
-    assert result.names == target.names
+    assert result.names == density.names
     assert result.restarts.shape == (5,)
     np.testing.assert_allclose(result.restarts, result.logdensity, atol=1e-6)
     assert 10 < result.evaluations < 500
@@ -83,9 +83,9 @@ class Cliff(HalfSpace):
 
 
 def test_line_search_survives_minus_infinity():
-    target = Cliff()
+    density = Cliff()
     for start in ([0.3, 5.0], [8.0, -3.0], [0.0, 0.0]):
-        result = find_map(target, n_restarts=1, start=np.array(start))
+        result = find_map(density, n_restarts=1, start=np.array(start))
         np.testing.assert_allclose(result.position, [0.1, 0.0], atol=1e-5)
         assert result.converged
 
@@ -100,9 +100,9 @@ def test_line_search_survives_minus_infinity():
                 logdensity=-float(u[0] + u[1] ** 2), grad=np.array([-1.0, -2.0 * u[1]])
             )  # fmt: skip
 
-    target = Edge()
-    result = find_map(target, n_restarts=1, start=np.array([3.0, 2.0]))
-    assert target.failures > 0  # the line search has been there
+    density = Edge()
+    result = find_map(density, n_restarts=1, start=np.array([3.0, 2.0]))
+    assert density.failures > 0  # the line search has been there
     assert 0.0 <= result.position[0] < 0.5
     assert np.isfinite(result.logdensity)
     assert not result.converged
@@ -116,12 +116,12 @@ def test_carry_is_handed_on():
             self.carries += (carry,)
             return super().evaluate(u)._replace(carry=len(self.carries))
 
-    target = Counting()
-    result = find_map(target, n_restarts=1, random_state=0)
-    assert target.carries[0] is None
-    assert None not in target.carries[1:]
+    density = Counting()
+    result = find_map(density, n_restarts=1, random_state=0)
+    assert density.carries[0] is None
+    assert None not in density.carries[1:]
     assert isinstance(result.carry, int)
-    assert result.evaluations == len(target.carries)
+    assert result.evaluations == len(density.carries)
 
 
 def test_budget_is_kept_and_reported():
@@ -141,21 +141,21 @@ class Rounded(Gaussian):
 
 
 def test_newton_finishes_what_rounding_hides(monkeypatch):
-    target = Rounded(np.arange(4.0), np.diag([1e-3, 1e-2, 0.1, 1.0]))
-    result = find_map(target, random_state=0)
+    density = Rounded(np.arange(4.0), np.diag([1e-3, 1e-2, 0.1, 1.0]))
+    result = find_map(density, random_state=0)
     assert result.converged
-    np.testing.assert_allclose(result.position, target.mean, atol=1e-8)
-    monkeypatch.setattr(maximum, "_polish", lambda target, optimum: optimum)
-    without = find_map(target, random_state=0)
+    np.testing.assert_allclose(result.position, density.mean, atol=1e-8)
+    monkeypatch.setattr(maximum, "_polish", lambda density, optimum: optimum)
+    without = find_map(density, random_state=0)
     assert not without.converged
     assert 0 < result.evaluations - without.evaluations <= 2 * 4 + 3
 
 
 def test_the_best_of_searches_that_rounding_ranks_is_polished():
     """Ends at one optimum, ranked by the rounding of their values: the highest need not be the nearest."""
-    target = Rounded(np.arange(4.0), 0.9 + np.eye(4))
-    result = find_map(target, random_state=0)
-    assert np.max(np.abs(target.evaluate(result.position).grad)) < 1e-11
+    density = Rounded(np.arange(4.0), 0.9 + np.eye(4))
+    result = find_map(density, random_state=0)
+    assert np.max(np.abs(density.evaluate(result.position).grad)) < 1e-11
 
 
 def test_newton_does_not_climb_a_saddle():
@@ -165,23 +165,23 @@ def test_newton_does_not_climb_a_saddle():
         def evaluate(self, u, carry=None):
             return Evaluation(float(u[1] ** 2 - u[0] ** 2), np.array([-2.0 * u[0], 2.0 * u[1]]))
 
-    target = Saddle(np.zeros(2), np.eye(2))
-    beside = maximum._Optimum(init(target, np.array([1e-3, 1e-3])), 1, stalled=True)
-    found = maximum._polish(target, beside)
+    density = Saddle(np.zeros(2), np.eye(2))
+    beside = maximum._Optimum(init(density, np.array([1e-3, 1e-3])), 1, stalled=True)
+    found = maximum._polish(density, beside)
     assert found.state is beside.state
     assert found.evaluations == 5
 
 
 def test_hessian():
-    target = correlated_gaussian()
-    np.testing.assert_allclose(hessian(target, init(target, np.ones(3))), -target.precision, atol=1e-9)
+    density = correlated_gaussian()
+    np.testing.assert_allclose(hessian(density, init(density, np.ones(3))), -density.precision, atol=1e-9)
     assert np.isnan(hessian(HalfSpace(edge=0.0), init(HalfSpace(edge=0.0), np.array([1e-3, 0.0])))).any()
 
 
 def test_tolerance_is_what_converged_means():
-    target = correlated_gaussian()
-    result = find_map(target, random_state=3)
-    assert np.abs(target.evaluate(result.position).grad).max() <= GRADIENT_TOLERANCE
+    density = correlated_gaussian()
+    result = find_map(density, random_state=3)
+    assert np.abs(density.evaluate(result.position).grad).max() <= GRADIENT_TOLERANCE
 
 
 def test_error_in_a_restart_is_raised_and_stops_the_others():

@@ -151,7 +151,7 @@ def test_modes_are_named_by_their_log_density():
     u[[0, 2], :, 1] += 3.0
     (finding,) = [f for f in check(make_trace(u, lp=lp_of([-45.0, -52.0, -45.0, -52.0]))) if f.kind == "r_hat"]
     medians = [np.median(np.exp(u[chains, :, 1])) for chains in ([0, 2], [1, 3])]
-    assert "2 places" in finding.message
+    assert "2 modes" in finding.message
     assert (
         f"chains [0, 2] at mean log density -45.0, with median {medians[0]:.3g} of 'length_scale[FL]'"
         in finding.message
@@ -176,15 +176,15 @@ def otsu(x):
 
 
 def switching(stay, chains=4, draws=500, seed=7):
-    """White noise about one of two places 6 apart; each draw stays in its place with this probability."""
+    """White noise about one of two modes 6 apart; each draw stays in its mode with this probability."""
     rng = np.random.default_rng(seed)
-    place = np.cumsum(rng.random((chains, draws)) > stay, axis=1) + np.arange(chains)[:, None]
-    return rng.normal(size=(chains, draws)) + 6.0 * (place % 2)
+    mode = np.cumsum(rng.random((chains, draws)) > stay, axis=1) + np.arange(chains)[:, None]
+    return rng.normal(size=(chains, draws)) + 6.0 * (mode % 2)
 
 
 @pytest.mark.parametrize("stay", [1.0, 0.99])
-def test_modes_of_equal_height_are_named_by_their_places(stay):
-    """Chains stay in one place each; or all visit both, seldom."""
+def test_modes_of_equal_height_are_named_by_their_medians(stay):
+    """Chains stay in one mode each; or all visit both, seldom."""
     u = white()
     u[:, :, 2] = switching(stay)
     low = u[:, :, 2] <= otsu(u[:, :, 2])
@@ -194,14 +194,14 @@ def test_modes_of_equal_height_are_named_by_their_places(stay):
         median, shares = np.median(np.exp(u[here][:, 2])), here.mean(axis=1).round(2).tolist()
         assert f"'length_scale[RW]' about {median:.3g}, with mean log density {lp[here].mean():.1f}" in finding.message
         assert f"the shares {shares} of the chains' draws" in finding.message
-    assert "2 places" in finding.message
+    assert "2 modes" in finding.message
     assert "sampler='jumps'" in finding.message
     (finding,) = [f for f in check(make_trace(u, lp=lp, sampler="jumps")) if f.kind == "r_hat"]
     assert "raise n_restarts" in finding.message
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999])
-def test_one_hill_is_never_called_two_places(rho):
+def test_one_hill_is_never_called_two_modes(rho):
     """Not even where chains are so slow that they disagree, or where the hill is lopsided or flat."""
     for seed in range(10):
         u = slow(rho, seed=seed)
@@ -344,7 +344,7 @@ def test_findings_look_at_kept_draws_only():
 
 def test_the_daily_notice_of_arviz_stays_quiet(tmp_path):
     """arviz 0.23 gives it once a day, by a stamp in the user's cache: an empty cache makes it due."""
-    code = "from hmcgp import _arviz; arviz_compat.import_arviz()"
+    code = "from hmcgp.runtime import arviz_compat; arviz_compat.import_arviz()"
     command = [sys.executable, "-W", "error::FutureWarning", "-c", code]
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "MPLCONFIGDIR": str(tmp_path)}
     assert subprocess.run(command, env=environment, check=False).returncode == 0

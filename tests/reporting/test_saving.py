@@ -15,11 +15,12 @@ from sklearn.base import clone
 
 from hmcgp import GPClassifier, GPRegressor, evidence, kernels, likelihoods, priors, samplers
 from hmcgp.errors import InvalidInput
+from hmcgp.reporting.class_names import own_classes, own_fields
 from hmcgp.reporting.conformity import field_types
-from hmcgp.reporting.encoding import Decoder, Encoder, _own_fields, own_classes
+from hmcgp.reporting.encoding import Decoder, Encoder
 from tests.helpers.saved import KINDS, LABELS, MIXED, THREE, X, Y, fit, members, more_rows, quick
 
-pytestmark = pytest.mark.filterwarnings("ignore::hmcgp.errors.ApproximationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::hmcgp.errors.HmcgpWarning")
 
 
 def there_and_back(gp, path, **options):
@@ -181,7 +182,7 @@ def test_no_evidence_likelihood_or_sampler_is_forgotten():
     ]
     assert len(settings) > 50
     assert set(settings) <= known
-    assert all(set(_own_fields(cls)) <= set(field_types(cls)) for cls in known)  # each field has a type to be checked
+    assert all(set(own_fields(cls)) <= set(field_types(cls)) for cls in known)  # each field has a type to be checked
 
 
 def test_samplers_with_arrays(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hmcgp import GPClassifier, GPRegressor
-from hmcgp.errors import ApproximationWarning
+from hmcgp.errors import InterruptedWarning
 from hmcgp.model import Model
 from hmcgp.reporting import diagnostics
 from hmcgp.runtime.interrupts import (
@@ -22,7 +22,7 @@ from hmcgp.runtime.interrupts import (
 )
 from hmcgp.runtime.parallel import run_tasks
 from hmcgp.samplers import HMC, Metropolis, sample
-from tests.helpers.targets import Gaussian, correlated_gaussian
+from tests.helpers.densities import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 100, "tune": 40, "random_state": 3, "progressbar": False}
 
@@ -173,7 +173,7 @@ class Compiled(Gaussian):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_interrupt_in_disguise_is_no_failed_chain(n_jobs):
-    with pytest.warns(ApproximationWarning, match=r"sampling was interrupted: .* draws were kept"):
+    with pytest.warns(InterruptedWarning, match=r"sampling was interrupted: .* draws were kept"):
         trace = sample(Compiled(np.zeros(2), np.eye(2)), Metropolis(1.0), n_jobs=n_jobs, **QUICK)
     assert trace.interrupted
 
@@ -201,7 +201,7 @@ def X():
 def test_an_interrupt_after_the_last_draw_keeps_them_all(X, monkeypatch):
     monkeypatch.setattr(diagnostics, "warn", lambda trace, **options: ctrl_c())
     gp = GPClassifier(**SHORT, progressbar=False)
-    with pytest.warns(ApproximationWarning, match="the fit was interrupted when it was all but done"):
+    with pytest.warns(InterruptedWarning, match="the fit was interrupted when it was all but done"):
         gp.fit(X, X[:, 0] > 0.0)
     assert (gp.trace_.n_draws, gp.trace_.interrupted) == (5, False)
 

@@ -1,51 +1,31 @@
-"""Files that users name: odd paths, what is no regular file, what a killed write leaves behind, and locks."""
+"""Files that users name: odd paths, what is no regular file, and what a killed write leaves behind."""
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import signal
 import socket
 import stat
-import subprocess
-import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import hmcgp
 from hmcgp import GPClassifier, datasets
-from hmcgp.errors import ApproximationWarning, InvalidInput
-from hmcgp.runtime import files, locks
+from hmcgp.errors import InvalidInput
+from hmcgp.runtime import files
 from hmcgp.runtime.files import open_regular, replacing, user_path
 from hmcgp.runtime.locks import exclusive
 from hmcgp.samplers import sample
-from tests.helpers.targets import Gaussian
+from tests.helpers.densities import Gaussian
+from tests.helpers.writers import another_process, output_of, write
+
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 ROOT = os.geteuid() == 0
 NOBODY = 65534
-PREAMBLE = """
-import os, sys, types
-package = types.ModuleType("hmcgp")
-package.__path__ = [sys.argv[1]]
-sys.modules["hmcgp"] = package  # the two modules alone: all of the package takes seconds to import
-from hmcgp.runtime.files import open_regular, replacing
-from hmcgp.runtime.locks import exclusive
-from hmcgp.errors import InvalidInput
-
-def refused(function, *arguments):
-    try:
-        with function(*arguments):
-            return "accepted"
-    except InvalidInput as error:
-        return str(error)
-
-path = sys.argv[2]
-"""
 DROP_PRIVILEGES = f"""
 if os.geteuid() == 0:
     os.setgroups([])
@@ -54,45 +34,8 @@ if os.geteuid() == 0:
 """
 
 
-@contextmanager
-def another_process(script, path):
-    """Run a script in a process of its own; it is killed at the end of the block if it is still there."""
-    command = [sys.executable, "-c", PREAMBLE + script, str(Path(hmcgp.__file__).parent), str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def output_of(script, path):
-    with another_process(script, path) as process:
-        out, _ = process.communicate(timeout=60)
-        assert process.returncode == 0
-        return out
-
-
-def write(path, content=b"new"):
-    with replacing(path) as file:
-        file.write(content)
-
-
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
-
-
-@pytest.fixture(autouse=True)
-def no_waiting():
-    """Whatever waits for the other end of a FIFO fails instead."""
-
-    def stop(number, frame):
-        raise TimeoutError("it waits")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(100)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture
@@ -207,7 +150,7 @@ class Untouchable(Gaussian):
         super().__init__(np.zeros(1), np.eye(1))
 
     def evaluate(self, u, carry=None):
-        raise AssertionError("the target was evaluated")
+        raise AssertionError("the density was evaluated")
 
 
 def sample_into(path):
@@ -379,103 +322,3 @@ def test_a_file_taken_for_left_over_is_made_again(tmp_path, monkeypatch):
     assert removed
     assert (tmp_path / "run.nc").read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["run.nc"]
-
-
-# -- locks -------------------------------------------------------------------------------------------------------------
-
-HOLDER = """
-with exclusive(path):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_second_run_of_this_process_is_refused(tmp_path):
-    path, link = tmp_path / "run.nc", tmp_path / "link"
-    link.symlink_to(path)
-    with exclusive(path, "checkpoint"):
-        for other in (path, link):
-            with (
-                pytest.raises(InvalidInput, match=rf"is in use by another run in this process \({os.getpid()}\)"),
-                exclusive(other, "checkpoint"),
-            ):
-                pass
-        write(path)  # replacing the file does not release it
-        with pytest.raises(InvalidInput, match="is in use"), exclusive(path):
-            pass
-    with exclusive(path):
-        pass
-    assert sorted(os.listdir(tmp_path)) == ["link", "run.nc"]
-
-
-def test_a_second_process_is_refused_until_the_first_one_dies(tmp_path):
-    path = tmp_path / "run.nc"
-    with another_process(HOLDER, path) as holder:
-        assert holder.stdout.readline() == "held\n"
-        with (
-            pytest.raises(InvalidInput, match=rf"is in use by process {holder.pid} on .*Wait until that run has ended"),
-            exclusive(path),
-        ):
-            pass
-        holder.kill()
-        holder.wait()
-        assert os.listdir(tmp_path) == [".run.nc.lock"]
-        with exclusive(path):
-            pass
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_fork_does_not_hold_the_lock_of_its_dead_parent(tmp_path):
-    script = """
-with exclusive(path):
-    if os.fork() == 0:
-        print("forked", flush=True)
-        sys.stdin.read()
-        os._exit(0)
-    sys.stdout.flush()
-    os.read(0, 1)
-    os._exit(0)
-"""
-    path = tmp_path / "run.nc"
-    with another_process(script, path) as parent:
-        assert parent.stdout.readline() == "forked\n"
-        with pytest.raises(InvalidInput, match="in use by process"), exclusive(path):
-            pass
-        parent.kill()
-        parent.wait()  # its fork still waits for the end of the input
-        with exclusive(path):
-            pass
-
-
-def test_a_lock_file_removed_by_its_holder_is_not_taken(tmp_path, monkeypatch):
-    """The run before may end between the opening of its lock file and the lock."""
-    flock, removed = locks.fcntl.flock, []
-
-    def late(file, operation):
-        if not removed:
-            removed.append(os.unlink(tmp_path / ".run.nc.lock"))
-        flock(file, operation)
-
-    monkeypatch.setattr(locks.fcntl, "flock", late)
-    with exclusive(tmp_path / "run.nc"):
-        assert removed
-        with pytest.raises(InvalidInput, match="is in use"), exclusive(tmp_path / "run.nc"):
-            pass
-
-
-@pytest.mark.parametrize("system", ["without flock", "with a file system without locks"])
-def test_without_locks_there_is_a_warning(tmp_path, monkeypatch, system):
-    def unsupported(file, operation):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    for module in (files, locks):
-        if system == "without flock":
-            monkeypatch.setattr(module, "fcntl", None)
-        else:
-            monkeypatch.setattr(module.fcntl, "flock", unsupported)
-    path = tmp_path / "run.nc"
-    (tmp_path / ".run.nc.01234567.tmp").write_bytes(b"perhaps of a writer that lives")
-    with pytest.warns(ApproximationWarning, match=r"run\.nc' cannot be locked"), exclusive(path):
-        write(path)
-    assert path.read_bytes() == b"new"
-    assert sorted(os.listdir(tmp_path)) == [".run.nc.01234567.tmp", "run.nc"]

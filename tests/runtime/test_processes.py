@@ -15,11 +15,11 @@ import pytest
 from sklearn.model_selection import cross_val_predict
 
 from hmcgp import GPClassifier, datasets, find_map
-from hmcgp.errors import ApproximationWarning, HmcgpError
+from hmcgp.errors import HmcgpError, InterruptedWarning
 from hmcgp.runtime.parallel import shares_memory
 from hmcgp.samplers import Metropolis, sample
 from hmcgp.samplers.chains import workers
-from tests.helpers.targets import Gaussian, correlated_gaussian
+from tests.helpers.densities import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 
@@ -149,7 +149,7 @@ def test_an_error_of_a_chain_comes_back(elsewhere):
 
 
 def test_max_time_elsewhere(elsewhere, short_rounds):
-    with elsewhere(n_jobs=2), pytest.warns(ApproximationWarning, match="stopped by max_time = 3 s"):
+    with elsewhere(n_jobs=2), pytest.warns(InterruptedWarning, match="stopped by max_time = 3 s"):
         trace = sample(Slow(1e-3), Metropolis(1.0), **(QUICK | {"draws": 100_000}), max_time=3)
     assert trace.n_chains == 4
 
@@ -177,7 +177,7 @@ def test_lost_workers_leave_the_draws_before(request, short_rounds, backend):
     options = QUICK | {"draws": 2000, "chains": 2}
     with joblib.parallel_config(backend=backend, n_jobs=2):
         with pytest.warns(
-            ApproximationWarning, match=r"lost its workers \((Terminated|Killed)Worker.*\), .* draws were kept"
+            InterruptedWarning, match=r"lost its workers \((Terminated|Killed)Worker.*\), .* draws were kept"
         ):
             trace = sample(Deadly(600), Metropolis(1e-9), **options)
         if backend == "loky":
@@ -190,13 +190,13 @@ def test_lost_workers_leave_the_draws_before(request, short_rounds, backend):
 
 def test_a_killed_worker_costs_no_draws(doomed_cluster, short_rounds):
     """The scheduler gives its chains to the other worker, and a new one takes its place."""
-    target, options = Slow(1e-3), QUICK | {"draws": 800}
+    density, options = Slow(1e-3), QUICK | {"draws": 800}
     doomed_cluster.wait_for_workers(2)
     victims = list(doomed_cluster.run(os.getpid).values())
     killer = threading.Timer(1.0, os.kill, (victims[0], signal.SIGKILL))
     with joblib.parallel_config(backend="dask"):
         killer.start()
-        trace = sample(target, Metropolis(1.0), **options)
+        trace = sample(density, Metropolis(1.0), **options)
     assert not killer.is_alive()
     assert victims[0] not in doomed_cluster.run(os.getpid).values()
     np.testing.assert_array_equal(

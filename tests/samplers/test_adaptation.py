@@ -17,24 +17,24 @@ from hmcgp.samplers.adaptation import (
     balanced_covariance,
     build_schedule,
     find_step_size,
+    init_dual_average,
+    init_welford,
     regularised_covariance,
-    start_dual_average,
-    start_welford,
     update_dual_average,
     update_welford,
 )
 from hmcgp.samplers.integrators import State, init
 from hmcgp.samplers.metric import as_metric
-from tests.helpers.targets import Gaussian, LogGamma, correlated_gaussian
+from tests.helpers.densities import Gaussian, LogGamma, correlated_gaussian
 
 
-def run(target, sampler, **options):
-    return sample(target, sampler, random_state=5, n_jobs=1, progressbar=False, **({"chains": 2} | options))
+def run(density, sampler, **options):
+    return sample(density, sampler, random_state=5, n_jobs=1, progressbar=False, **({"chains": 2} | options))
 
 
 def test_dual_averaging_by_hand():
     """Two updates worked out from Hoffman & Gelman, eq. (6), with g = 0.2 and m = log(2 e)."""
-    state = start_dual_average(0.5)
+    state = init_dual_average(0.5)
     assert (state.centre, state.log_step) == (0.0, np.log(0.5))
     state = update_dual_average(state, 0.3, 0.8)
     assert state.error == pytest.approx(0.5 / 11)
@@ -51,7 +51,7 @@ def test_dual_averaging_by_hand():
 
 def test_dual_averaging_finds_the_root():
     """For acceptance exp(-step), the target 0.8 is at step = -log 0.8."""
-    rng, state = np.random.default_rng(0), start_dual_average(3.0)
+    rng, state = np.random.default_rng(0), init_dual_average(3.0)
     for _ in range(2000):
         noisy = np.clip(exp(-exp(state.log_step)) + 0.1 * rng.standard_normal(), 0.0, 1.0)
         state = update_dual_average(state, noisy, 0.8)
@@ -59,7 +59,7 @@ def test_dual_averaging_finds_the_root():
 
 
 def test_no_step_beyond_the_longest():
-    state = start_dual_average(1.0)
+    state = init_dual_average(1.0)
     for _ in range(100):
         state = update_dual_average(state, 1.0, 0.8, longest=1.5)
         assert state.log_step <= np.log(1.5)
@@ -69,7 +69,7 @@ def test_no_step_beyond_the_longest():
 @pytest.mark.parametrize("dense", [False, True])
 def test_welford_is_the_covariance(dense):
     X = 1e6 + np.random.default_rng(2).standard_normal((50, 3)) @ np.array([[1.0, 2, 0], [0, 1, 0], [1, 0, 3]])
-    state = start_welford(3, dense=dense)
+    state = init_welford(3, dense=dense)
     for x in X:
         state = update_welford(state, x)
     expected = np.cov(X.T) if dense else X.var(axis=0, ddof=1)
@@ -79,7 +79,7 @@ def test_welford_is_the_covariance(dense):
 
 def test_regularised_covariance():
     X = np.random.default_rng(2).standard_normal((10, 4))
-    diagonal, dense = start_welford(4, dense=False), start_welford(4, dense=True)
+    diagonal, dense = init_welford(4, dense=False), init_welford(4, dense=True)
     for x in X:
         diagonal, dense = update_welford(diagonal, x), update_welford(dense, x)
     expected = 10 / 15 * X.var(axis=0, ddof=1) + 5 / 15 * 1e-3  # Stan's rule
@@ -93,14 +93,14 @@ def test_regularised_covariance():
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_regularised_covariance_is_positive_definite_for_few_draws(n):
-    state = start_welford(8, dense=True)
+    state = init_welford(8, dense=True)
     for x in np.random.default_rng(1).standard_normal((n, 8)):
         state = update_welford(state, x)
     assert np.linalg.eigvalsh(regularised_covariance(state)).min() > 1e-5
 
 
 def welfords(X, G, *, dense=True):
-    draws = scores = start_welford(X.shape[1], dense=dense)
+    draws = scores = init_welford(X.shape[1], dense=dense)
     for x, g in zip(X, G, strict=True):
         draws, scores = update_welford(draws, x), update_welford(scores, g)
     return draws, scores
@@ -154,7 +154,7 @@ def test_balanced_covariance_is_a_metric_for_few_draws(n, dense):
     X = np.random.default_rng(1).standard_normal((n, d))
     draws, scores = welfords(X, -3.0 * X, dense=dense)
     as_metric(balanced_covariance(draws, scores), d)
-    as_metric(balanced_covariance(draws, start_welford(d, dense=dense)._replace(n=n)), d)  # a flat target
+    as_metric(balanced_covariance(draws, init_welford(d, dense=dense)._replace(n=n)), d)  # a flat density
 
 
 def test_schedule_is_stans_with_a_longer_end_where_it_is_short():
@@ -169,7 +169,7 @@ def test_schedule_is_stans_with_a_longer_end_where_it_is_short():
 @pytest.mark.parametrize("tune", [*range(40), *range(55, 90), 149, 150, 151, 500, 501, 777, 3000])
 def test_schedule_is_within_warmup(tune):
     schedule = build_schedule(tune)
-    marks = [schedule.start, *schedule.ends]
+    marks = [schedule.first, *schedule.ends]
     assert marks == sorted(set(marks))
     assert marks[-1] <= tune
 
@@ -177,9 +177,9 @@ def test_schedule_is_within_warmup(tune):
 def test_find_step_size_scales_with_the_target():
     sizes = []
     for scale in (1e-4, 1.0, 1e4):
-        target = Gaussian(np.zeros(2), scale**2 * np.eye(2))
-        state = init(target, np.full(2, scale))
-        sizes.append(find_step_size(target, np.random.default_rng(1), state, as_metric(None, 2)) / scale)
+        density = Gaussian(np.zeros(2), scale**2 * np.eye(2))
+        state = init(density, np.full(2, scale))
+        sizes.append(find_step_size(density, np.random.default_rng(1), state, as_metric(None, 2)) / scale)
     assert all(0.2 < size < 8.0 for size in sizes), sizes
 
 
@@ -188,14 +188,16 @@ def test_find_step_size_ends_on_a_flat_target():
         def evaluate(self, u, carry=None):
             return super().evaluate(u)._replace(logdensity=0.0, grad=np.zeros(2))
 
-    target = Flat(np.zeros(2), np.eye(2))
-    assert np.isfinite(find_step_size(target, np.random.default_rng(1), init(target, np.zeros(2)), as_metric(None, 2)))
+    density = Flat(np.zeros(2), np.eye(2))
+    assert np.isfinite(
+        find_step_size(density, np.random.default_rng(1), init(density, np.zeros(2)), as_metric(None, 2))
+    )
 
 
 def test_adapt_uses_the_draws_of_each_window_only():
     """Two windows with different draws: each metric is the regularised variance of its own."""
     schedule = Schedule(40, 5, (15, 35))
-    tuning = Tuning(1.0, as_metric(None, 1), schedule, 0, start_dual_average(1.0), start_welford(1, dense=False))
+    tuning = Tuning(1.0, as_metric(None, 1), schedule, 0, init_dual_average(1.0), init_welford(1, dense=False))
     X = np.random.default_rng(0).standard_normal((40, 1)) * np.repeat([100.0, 1.0, 5.0, 100.0], [5, 10, 20, 5])[:, None]
     metrics, restarts = [], []
     for x in X:
@@ -212,8 +214,8 @@ def test_adapt_uses_the_draws_of_each_window_only():
 
 def test_adapt_takes_the_scores_of_each_window():
     """After the second window nothing of the first is left; a chain that learns from scores goes on doing so."""
-    rng, none = np.random.default_rng(0), start_welford(2, dense=True)
-    tuning = Tuning(1.0, as_metric(None, 2), Schedule(60, 0, (20, 60)), 0, start_dual_average(1.0), none, none)
+    rng, none = np.random.default_rng(0), init_welford(2, dense=True)
+    tuning = Tuning(1.0, as_metric(None, 2), Schedule(60, 0, (20, 60)), 0, init_dual_average(1.0), none, none)
     X, G = rng.standard_normal((60, 2)), rng.standard_normal((60, 2))
     for x, g in zip(X, G, strict=True):
         tuning = adapt(tuning, State(x, 0.0, g), 0.8, target_accept=0.8, restart_step=lambda metric, step: step)
@@ -240,10 +242,10 @@ def test_given_settings_are_facts():
 
 @pytest.mark.parametrize("target_accept", [0.6, 0.8, 0.95])
 def test_acceptance_follows_the_target(target_accept):
-    target = correlated_gaussian()
+    density = correlated_gaussian()
     # one step: acceptance falls with the step size, where longer trajectories of a Gaussian have resonances
-    sampler = HMC(target_accept=target_accept, n_steps=1, metric=target.covariance, jitter=0.0)
-    trace = run(target, sampler, draws=2000, tune=1000)
+    sampler = HMC(target_accept=target_accept, n_steps=1, metric=density.covariance, jitter=0.0)
+    trace = run(density, sampler, draws=2000, tune=1000)
     assert trace.warmup_stats["acceptance_rate"][:, 100:].mean() == pytest.approx(target_accept, abs=0.01)
     # at the averaged step size it is a little more: acceptance is concave in log e
     assert -0.03 < trace.stats["acceptance_rate"].mean() - target_accept < 0.07
@@ -258,10 +260,10 @@ def test_acceptance_after_warmup_is_near_the_target(sampler):
 
 @pytest.mark.parametrize("dense", [False, True])
 def test_metric_becomes_the_posterior_covariance(dense):
-    target = correlated_gaussian()
-    trace = run(target, HMC(dense=dense), draws=1, tune=3000)
-    expected = target.covariance if dense else np.diag(target.covariance)
-    scale = np.sqrt(np.diag(target.covariance))
+    density = correlated_gaussian()
+    trace = run(density, HMC(dense=dense), draws=1, tune=3000)
+    expected = density.covariance if dense else np.diag(density.covariance)
+    scale = np.sqrt(np.diag(density.covariance))
     unit = np.outer(scale, scale) if dense else scale**2
     # the last window has 1500 draws or more: a standard error of about 0.05 for variances
     np.testing.assert_allclose(
@@ -270,11 +272,11 @@ def test_metric_becomes_the_posterior_covariance(dense):
     assert not np.any(trace.stats["diverging"])
 
 
-@pytest.mark.parametrize("target", [correlated_gaussian(), LogGamma(), Gaussian(np.zeros(1), np.eye(1))])
-def test_metropolis_acceptance_is_in_range(target):
-    trace = run(target, Metropolis(), draws=2000, tune=1000)
+@pytest.mark.parametrize("density", [correlated_gaussian(), LogGamma(), Gaussian(np.zeros(1), np.eye(1))])
+def test_metropolis_acceptance_is_in_range(density):
+    trace = run(density, Metropolis(), draws=2000, tune=1000)
     assert 0.2 < trace.stats["acceptance_rate"].mean() < 0.5
-    assert trace.inv_metric.shape == (2, target.n_dim, target.n_dim)
+    assert trace.inv_metric.shape == (2, density.n_dim, density.n_dim)
 
 
 def test_a_short_warmup_leaves_no_chain_stuck():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -14,62 +13,13 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from hmcgp import GPClassifier, Model, datasets
-from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
+from hmcgp import GPClassifier, datasets
+from hmcgp.errors import CheckpointWarning, HmcgpError, InterruptedWarning, InvalidInput
 from hmcgp.samplers import HMC, NUTS, Metropolis, sample
 from hmcgp.samplers.chains import checkpoint as checkpoint_module
-from tests.helpers.targets import Gaussian, correlated_gaussian
-
-QUICK = {"draws": 60, "tune": 80, "random_state": 3, "progressbar": False}
-
-
-def everything(trace):
-    return [
-        trace.draws,
-        trace.unconstrained,
-        trace.warmup_unconstrained,
-        trace.inv_metric,
-        *trace.stats.values(),
-        *trace.warmup_stats.values(),
-    ]
-
-
-def assert_same(a, b):
-    for x, y in zip(everything(a), everything(b), strict=True):
-        np.testing.assert_array_equal(x, y)
-
-
-def gp_model(n=30):
-    X, y = datasets.load_crabs(return_X_y=True)
-    X = np.asarray(X, dtype=float)[:: 200 // n]
-    labels = np.where(np.asarray(y)[:: 200 // n] == np.unique(y)[0], -1.0, 1.0)
-    return Model((X - X.mean(axis=0)) / X.std(axis=0), labels)
-
-
-class Stopping(Gaussian):
-    """Is interrupted, as by Ctrl-C, at the k-th evaluation."""
-
-    def __init__(self, k):
-        plain = correlated_gaussian()
-        super().__init__(plain.mean, plain.covariance)
-        self.left = k
-
-    def evaluate(self, u, carry=None):
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return super().evaluate(u, carry)
-
-
-def interrupt(k, sampler, **options):
-    """Start a run that is interrupted at its k-th evaluation."""
-    target = Stopping(k)
-    try:
-        with pytest.warns(ApproximationWarning, match="interrupted.*The same call goes on from"):
-            sample(target, sampler, n_jobs=1, **options)
-    except KeyboardInterrupt:  # in warm-up
-        pass
-    assert target.left <= 0
+from tests.helpers.checkpoints import QUICK, Stopping, assert_same, gp_model, interrupt, run_length
+from tests.helpers.densities import Gaussian, correlated_gaussian
+from tests.helpers.processes import child_environment
 
 
 @pytest.mark.parametrize("sampler", ["hmc", "nuts", "metropolis", NUTS(dense=False), HMC(step_size=0.1, n_steps=5)])
@@ -92,7 +42,7 @@ def test_a_gaussian_process_goes_on(tmp_path):
     options = {"draws": 20, "tune": 70, "chains": 2, "random_state": 1, "progressbar": False}
     whole = sample(gp_model(), "hmc", **options)
     for seconds in (0.3, 0.3, 0.3, 60.0):
-        with contextlib.suppress(HmcgpError, ApproximationWarning):  # with no draws after warm-up, or few
+        with contextlib.suppress(HmcgpError, InterruptedWarning):  # with no draws after warm-up, or few
             trace = sample(gp_model(), "hmc", max_time=seconds, checkpoint=tmp_path, **options)
     assert_same(whole, trace)
     assert [p.name for p in tmp_path.iterdir()] == ["hmcgp-checkpoint.nc"]
@@ -100,7 +50,7 @@ def test_a_gaussian_process_goes_on(tmp_path):
 
 def test_unseeded_run_goes_on_with_its_own_stream(tmp_path):
     options = QUICK | {"random_state": None, "checkpoint": tmp_path / "run.nc", "n_jobs": 1}
-    with pytest.warns(ApproximationWarning, match="interrupted"):
+    with pytest.warns(InterruptedWarning, match="interrupted"):
         first = sample(Stopping(300), Metropolis(1.0), **options)
     trace = sample(correlated_gaussian(), Metropolis(1.0), **options)
     np.testing.assert_array_equal(first.draws, trace.draws[: first.n_chains, : first.n_draws])
@@ -140,8 +90,8 @@ def test_seconds_add_up(tmp_path):
         ({"sampler": "nuts"}, "sampler is 'nuts' here and 'hmc' there"),
         ({"sampler": HMC(target_accept=0.9)}, "sampler.target_accept is 0.9 here and 0.8 there"),
         ({"sampler": HMC(metric=np.ones(3))}, r"sampler.metric is \[1.0, 1.0, 1.0\] here and None there"),
-        ({"target": Gaussian(np.ones(3), np.eye(3))}, "the log density is another"),
-        ({"target": Gaussian(np.ones(2), np.eye(2))}, r"parameters is \['x\[0\]', 'x\[1\]'\] here"),
+        ({"density": Gaussian(np.ones(3), np.eye(3))}, "the log density is another"),
+        ({"density": Gaussian(np.ones(2), np.eye(2))}, r"parameters is \['x\[0\]', 'x\[1\]'\] here"),
         ({"chains": 2}, "chains is 2 here and 4 there"),
         ({"draws": 30}, "more draws than are asked for"),
         ({"start": np.zeros(3)}, "start is"),
@@ -149,7 +99,7 @@ def test_seconds_add_up(tmp_path):
 )
 def test_checkpoint_of_another_run_is_refused(tmp_path, change, message):
     path = tmp_path / "run.nc"
-    same = {"target": correlated_gaussian(), "sampler": "hmc", "checkpoint": path} | QUICK
+    same = {"density": correlated_gaussian(), "sampler": "hmc", "checkpoint": path} | QUICK
     sample(**same)
     content = path.read_bytes()
     with pytest.raises(InvalidInput, match=rf"is of another run: .*{message}.*It was left as it is"):
@@ -204,7 +154,7 @@ def test_a_newer_format_is_refused(tmp_path, monkeypatch):
 def test_unusable_places_are_refused_before_sampling(tmp_path):
     class Untouchable(Gaussian):
         def evaluate(self, u, carry=None):
-            raise AssertionError("the target was evaluated")
+            raise AssertionError("the density was evaluated")
 
     with pytest.raises(InvalidInput, match=r"the folder '.*no' does not exist"):
         sample(Untouchable(np.zeros(1), np.eye(1)), "hmc", checkpoint=tmp_path / "no" / "run.nc", **QUICK)
@@ -231,7 +181,7 @@ def test_full_disk_does_not_end_the_run(tmp_path, monkeypatch):
         yield
 
     monkeypatch.setattr(checkpoint_module, "replacing", full)
-    with pytest.warns(ApproximationWarning, match=r"checkpoint could not be written: .*No space left"):
+    with pytest.warns(CheckpointWarning, match=r"checkpoint could not be written: .*No space left"):
         trace = sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK)
     assert_same(trace, sample(correlated_gaussian(), "hmc", **QUICK))
     assert path.read_bytes() == content
@@ -244,7 +194,7 @@ def test_estimator_goes_on_from_its_checkpoint(tmp_path):
     settings = {"draws": 20, "tune": 70, "chains": 2, "random_state": 1, "progressbar": False}
     with pytest.warns(ConvergenceWarning, match="effective sample size"):  # so short a run is
         whole = GPClassifier(**settings).fit(X[::5], y[::5])
-    with pytest.raises((HmcgpError, ApproximationWarning), match="goes on from"):
+    with pytest.raises((HmcgpError, InterruptedWarning), match="goes on from"):
         GPClassifier(**settings, max_time=0.05, checkpoint=tmp_path / "run.nc").fit(X[::5], y[::5])
     with pytest.warns(ConvergenceWarning, match="effective sample size"):
         again = GPClassifier(**settings, checkpoint=tmp_path / "run.nc").fit(X[::5], y[::5])
@@ -264,7 +214,7 @@ def test_other_versions_are_told(tmp_path, monkeypatch):
         InvalidInput, match=r"random_state is another; version of hmcgp is '.*' here and '0\.0\.1' there"
     ):
         sample(correlated_gaussian(), "hmc", checkpoint=path, **(QUICK | {"random_state": 9}))
-    with pytest.warns(ApproximationWarning, match=r"begun with other versions \(hmcgp is .*numba is .*last digits"):
+    with pytest.warns(CheckpointWarning, match=r"begun with other versions \(hmcgp is .*numba is .*last digits"):
         trace = sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK)
     assert_same(trace, sample(correlated_gaussian(), "hmc", **QUICK))
     sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK)  # it is finished: nothing to warn about
@@ -280,29 +230,24 @@ def test_a_setting_that_only_the_file_has_is_noticed(tmp_path):
 KILLED = """
 import sys
 import numpy as np
-from hmcgp.samplers import checkpoint, sample
-from test_checkpoint import gp_model, length
+from hmcgp.samplers import sample
+from hmcgp.samplers.chains import checkpoint
+from tests.helpers.checkpoints import gp_model, run_length
 checkpoint.INTERVAL, checkpoint.SHARE = 0.01, 1.0  # so that many a kill hits a writing
 model = gp_model()
 model.evaluate(np.zeros(model.n_dim))  # compiled
 print("ready", flush=True)
-trace = sample(model, "hmc", checkpoint=sys.argv[1], **length(int(sys.argv[3])))
+trace = sample(model, "hmc", checkpoint=sys.argv[1], **run_length(int(sys.argv[3])))
 np.savez(sys.argv[2], draws=trace.draws, warmup=trace.warmup_draws, metric=trace.inv_metric, **trace.stats)
 """
 
 
-def length(n_kills):
-    """A run long enough to be killed so often."""
-    return {"draws": 20 * n_kills, "tune": 80, "chains": 4, "random_state": 7, "progressbar": False}
-
-
 def kill_until(path, result, n_kills, rng):
     """Run the script again and again, kill it at random moments, let the last one live; return how often it died."""
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     killed = 0
     while not result.exists():
         command = [sys.executable, "-c", KILLED, str(path), str(result), str(n_kills)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as child:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as child:
             try:
                 if killed < n_kills:
                     assert child.stdout.readline() == "ready\n"
@@ -320,7 +265,7 @@ def kill_until(path, result, n_kills, rng):
 def test_kill_9_at_random_moments(tmp_path, n_kills):
     killed = kill_until(tmp_path / "run.nc", tmp_path / "draws.npz", n_kills, np.random.default_rng(n_kills))
     assert killed == n_kills
-    whole = sample(gp_model(), "hmc", **length(n_kills))
+    whole = sample(gp_model(), "hmc", **run_length(n_kills))
     with np.load(tmp_path / "draws.npz") as again:
         np.testing.assert_array_equal(again["draws"], whole.draws)
         np.testing.assert_array_equal(again["warmup"], whole.warmup_draws)

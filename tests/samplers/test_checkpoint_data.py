@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from test_checkpoint import assert_same, gp_model
 
 from hmcgp import GPClassifier, GPRegressor, Model
 from hmcgp.errors import InvalidInput
 from hmcgp.runtime.fingerprint import digest
 from hmcgp.samplers import sample
+from tests.helpers.checkpoints import assert_same, gp_model
 
 
 def test_digests_are_of_values_and_shape():

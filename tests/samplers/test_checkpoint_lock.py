@@ -9,12 +9,13 @@ import subprocess
 import sys
 
 import pytest
-from test_checkpoint import QUICK, assert_same, interrupt
 
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import CheckpointWarning, InvalidInput
 from hmcgp.samplers import sample
 from hmcgp.samplers.chains import checkpoint as checkpoint_module
-from tests.helpers.targets import Gaussian, correlated_gaussian
+from tests.helpers.checkpoints import QUICK, assert_same, interrupt
+from tests.helpers.densities import Gaussian, correlated_gaussian
+from tests.helpers.processes import child_environment
 
 
 class Counted(Gaussian):
@@ -81,9 +82,10 @@ def test_a_run_that_does_not_begin_releases_its_checkpoint(tmp_path, monkeypatch
 HOLDING = """
 import sys
 import time
-from hmcgp.samplers import checkpoint, sample
-from tests.helpers.targets import Gaussian, correlated_gaussian
-from test_checkpoint import QUICK
+from hmcgp.samplers import sample
+from hmcgp.samplers.chains import checkpoint
+from tests.helpers.checkpoints import QUICK
+from tests.helpers.densities import Gaussian, correlated_gaussian
 
 checkpoint.INTERVAL = 0.0
 
@@ -106,26 +108,25 @@ sample(Waiting(plain.mean, plain.covariance), "hmc", checkpoint=sys.argv[1], n_j
 
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
     path = tmp_path / "run.nc"
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     command = [sys.executable, "-c", HOLDING, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as first:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as first:
         try:
             assert first.stdout.readline() == "running\n"
             content = path.read_bytes()
-            target = Counted()
+            density = Counted()
             with pytest.raises(InvalidInput, match=rf"run\.nc' is in use by process {first.pid} on .*Wait until"):
-                sample(target, "hmc", checkpoint=path, **QUICK)
-            assert target.count == 0
+                sample(density, "hmc", checkpoint=path, **QUICK)
+            assert density.count == 0
             assert path.read_bytes() == content
             first.send_signal(signal.SIGKILL)
             first.wait(timeout=60)
-            target = Counted()
-            resumed = sample(target, "hmc", checkpoint=path, **QUICK)
+            density = Counted()
+            resumed = sample(density, "hmc", checkpoint=path, **QUICK)
         finally:
             first.kill()
     whole = Counted()
     assert_same(resumed, sample(whole, "hmc", **QUICK))
-    assert target.count < whole.count  # it has gone on, not begun anew
+    assert density.count < whole.count  # it has gone on, not begun anew
     assert os.listdir(tmp_path) == ["run.nc"]
 
 
@@ -144,7 +145,7 @@ def test_a_folder_that_disappears_does_not_end_the_run(tmp_path, monkeypatch):
             return super().evaluate(u, carry)
 
     plain = correlated_gaussian()
-    with pytest.warns(ApproximationWarning, match=r"could not be written: .*the folder '.*folder' does not exist"):
+    with pytest.warns(CheckpointWarning, match=r"could not be written: .*the folder '.*folder' does not exist"):
         trace = sample(Removing(plain.mean, plain.covariance), "hmc", checkpoint=folder / "run.nc", n_jobs=1, **QUICK)
     assert_same(trace, sample(correlated_gaussian(), "hmc", **QUICK))
 
@@ -154,7 +155,7 @@ def test_a_finished_run_in_a_read_only_folder_can_be_read(tmp_path, monkeypatch)
     first = sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK)
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # as for all but root, who may write everywhere
     assert_same(first, sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK))
-    target = Counted()
+    density = Counted()
     with pytest.raises(InvalidInput, match=r"'checkpoint' '.*run\.nc' cannot be written: permission is denied"):
-        sample(target, "hmc", checkpoint=path, **(QUICK | {"draws": 70}))
-    assert target.count <= 4  # the density where each chain stands
+        sample(density, "hmc", checkpoint=path, **(QUICK | {"draws": 70}))
+    assert density.count <= 4  # the density where each chain stands

@@ -11,48 +11,48 @@ from hmcgp.errors import HmcgpError, InvalidInput
 from hmcgp.samplers import Evaluation, leapfrog
 from hmcgp.samplers.integrators import init
 from hmcgp.samplers.metric import as_metric, kinetic_energy, sample_momentum, velocity
-from tests.helpers.targets import Gaussian, HalfSpace, LogGamma, Warped, WrongGradient, correlated_gaussian
+from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, WrongGradient, correlated_gaussian
 
 DENSE = np.array([[0.5, 0.2], [0.2, 0.8]])
 METRICS = {"identity": None, "diagonal": np.array([0.5, 2.0]), "dense": DENSE}
 U, P = np.array([0.4, -0.9]), np.array([1.1, 0.3])
 
 
-def trajectory(target, u, p, step_size, n_steps, inv_mass=None):
-    state, momentum = init(target, u), p
+def trajectory(density, u, p, step_size, n_steps, inv_mass=None):
+    state, momentum = init(density, u), p
     for _ in range(n_steps):
-        state, momentum, _ = leapfrog(target, state, momentum, step_size, inv_mass)
+        state, momentum, _ = leapfrog(density, state, momentum, step_size, inv_mass)
     return state, momentum
 
 
-def energy_error(target, step_size, n_steps, inv_mass=None):
-    start = init(target, U)
-    end, p = trajectory(target, U, P, step_size, n_steps, inv_mass)
+def energy_error(density, step_size, n_steps, inv_mass=None):
+    start = init(density, U)
+    end, p = trajectory(density, U, P, step_size, n_steps, inv_mass)
     return kinetic_energy(inv_mass, p) - end.logdensity - kinetic_energy(inv_mass, P) + start.logdensity
 
 
-def central_differences(target, u):
+def central_differences(density, u):
     """Gradient of the log density, component by component."""
     numeric = np.empty_like(u)
     for i in range(len(u)):
         h = np.zeros_like(u)
         h[i] = 6e-6  # eps ** (1/3)
-        numeric[i] = (target.evaluate(u + h).logdensity - target.evaluate(u - h).logdensity) / (2 * h[i])
+        numeric[i] = (density.evaluate(u + h).logdensity - density.evaluate(u - h).logdensity) / (2 * h[i])
     return numeric
 
 
-@pytest.mark.parametrize("target", [Warped(), LogGamma(), correlated_gaussian()])
-def test_targets_have_right_gradients(target):
-    u = np.linspace(-0.5, 0.7, target.n_dim)
-    np.testing.assert_allclose(target.evaluate(u).grad, central_differences(target, u), rtol=1e-7, atol=1e-8)
+@pytest.mark.parametrize("density", [Warped(), LogGamma(), correlated_gaussian()])
+def test_densities_have_right_gradients(density):
+    u = np.linspace(-0.5, 0.7, density.n_dim)
+    np.testing.assert_allclose(density.evaluate(u).grad, central_differences(density, u), rtol=1e-7, atol=1e-8)
 
 
 @pytest.mark.parametrize("inv_mass", METRICS.values(), ids=METRICS)
-@pytest.mark.parametrize("target", [Warped(), LogGamma()])
-def test_there_and_back(target, inv_mass):
-    end, p = trajectory(target, U, P, 0.1, 40, inv_mass)
+@pytest.mark.parametrize("density", [Warped(), LogGamma()])
+def test_there_and_back(density, inv_mass):
+    end, p = trajectory(density, U, P, 0.1, 40, inv_mass)
     assert np.linalg.norm(end.position - U) > 0.1  # it went somewhere
-    back, p = trajectory(target, end.position, -p, 0.1, 40, inv_mass)
+    back, p = trajectory(density, end.position, -p, 0.1, 40, inv_mass)
     np.testing.assert_allclose(back.position, U, atol=1e-10)
     np.testing.assert_allclose(-p, P, atol=1e-10)
 
@@ -89,16 +89,16 @@ def test_volume_check_notices_friction():
 
 
 @pytest.mark.parametrize("inv_mass", METRICS.values(), ids=METRICS)
-@pytest.mark.parametrize("target", [Warped(), LogGamma()])
-def test_energy_error_is_second_order(target, inv_mass):
-    coarse, fine = energy_error(target, 0.02, 50, inv_mass), energy_error(target, 0.01, 100, inv_mass)
+@pytest.mark.parametrize("density", [Warped(), LogGamma()])
+def test_energy_error_is_second_order(density, inv_mass):
+    coarse, fine = energy_error(density, 0.02, 50, inv_mass), energy_error(density, 0.01, 100, inv_mass)
     assert 3.8 < coarse / fine < 4.2, f"ratio {coarse / fine:.2f}, expected 4"
 
 
-@pytest.mark.parametrize("target", [Warped(), LogGamma()])
-def test_wrong_gradient_breaks_second_order(target):
+@pytest.mark.parametrize("density", [Warped(), LogGamma()])
+def test_wrong_gradient_breaks_second_order(density):
     """Negative control: a gradient that is 2 % off loses energy at any step size."""
-    wrong = WrongGradient(target, 1.02)
+    wrong = WrongGradient(density, 1.02)
     ratio = energy_error(wrong, 0.02, 50) / energy_error(wrong, 0.01, 100)
     assert not 3.8 < ratio < 4.2
 
@@ -118,8 +118,8 @@ def test_carry_goes_from_evaluation_to_evaluation():
         def evaluate(self, u, carry=None):
             return super().evaluate(u)._replace(carry=(carry or 0) + 1)
 
-    target = Counting(np.zeros(2), np.eye(2))
-    end, _ = trajectory(target, U, P, 0.1, 5)
+    density = Counting(np.zeros(2), np.eye(2))
+    end, _ = trajectory(density, U, P, 0.1, 5)
     assert end.carry == 6  # the start and five steps
 
 
@@ -136,14 +136,14 @@ def test_runaway_position_is_not_evaluated():
             assert np.all(np.abs(u) < 1e150)
             return super().evaluate(u)
 
-    target = Picky(np.zeros(2), np.eye(2))
-    end, _, _ = leapfrog(target, init(target, U), np.array([1e200, 0.0]), 1.0)
+    density = Picky(np.zeros(2), np.eye(2))
+    end, _, _ = leapfrog(density, init(density, U), np.array([1e200, 0.0]), 1.0)
     assert end.logdensity == -inf
     np.testing.assert_array_equal(end.grad, 0.0)
 
 
 @pytest.mark.parametrize("value", [nan, inf])
-def test_target_that_breaks_its_contract_is_reported(value):
+def test_density_that_breaks_its_contract_is_reported(value):
     class Broken(Gaussian):
         def evaluate(self, u, carry=None):
             return Evaluation(value, np.zeros(2))

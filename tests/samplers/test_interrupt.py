@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hmcgp.samplers import Metropolis, sample
-from hmcgp.samplers.chains.run import largest_block
-from tests.helpers.targets import Gaussian, correlated_gaussian
+from hmcgp.samplers.chains.assembly import largest_block
+from tests.helpers.densities import Gaussian, correlated_gaussian
+from tests.helpers.processes import child_environment
 
 QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 
@@ -40,7 +39,7 @@ INTERRUPTED = """
 import json, signal, sys, threading, time, warnings
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever this process has inherited
 import numpy as np
-from tests.helpers.targets import Gaussian
+from tests.helpers.densities import Gaussian
 from hmcgp.samplers import Metropolis, sample
 
 tune, after, n_jobs, chains = (int(a) for a in sys.argv[1:])
@@ -74,8 +73,7 @@ print(json.dumps(report))
 def interrupt(*arguments):
     """Run chains in another process, send it SIGINT in the middle, and return what it reports."""
     command = [sys.executable, "-c", INTERRUPTED, *map(str, arguments)]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}  # the child sees what we see
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as child:
         try:
             assert child.stdout.readline() == "ready\n"
             child.send_signal(signal.SIGINT)
@@ -98,7 +96,7 @@ def test_ctrl_c_keeps_the_draws(n_jobs, chains, kept):
     assert report["stats"] == [kept, n]
     assert 20 <= n < 2000
     [(category, message)] = report["warnings"]
-    assert category == "ApproximationWarning"
+    assert category == "InterruptedWarning"
     assert f"{n} of 100000 draws were kept in each of {kept} of {chains} chains" in message
     # what was kept is what an undisturbed run draws
     whole = sample(Gaussian(np.zeros(2), np.eye(2)), Metropolis(1.0), draws=5, tune=10, chains=chains,
@@ -115,10 +113,9 @@ def test_ctrl_c_in_warmup_is_raised(n_jobs):
 
 
 def strike(*arguments, **environment):
-    """Run tests/interrupts.py in a process of its own; return its report."""
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
-    program = str(Path(__file__).with_name("interrupts.py"))
-    command = [sys.executable, program, *map(str, arguments)]
+    """Run tests/helpers/interrupts.py in a process of its own; return its report."""
+    command = [sys.executable, "-m", "tests.helpers.interrupts", *map(str, arguments)]
+    env = child_environment(**environment)
     return json.loads(subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 

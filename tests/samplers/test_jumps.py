@@ -10,11 +10,11 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from hmcgp import GPRegressor, datasets, find_modes
-from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.errors import InterruptedWarning, InvalidInput
 from hmcgp.samplers import HMC, Evaluation, JumpingHMC, Modes, jumps, sample
 from hmcgp.samplers.integrators import init
 from hmcgp.samplers.jumps import Mixture
-from tests.helpers.targets import Gaussian, HalfSpace, correlated_gaussian
+from tests.helpers.densities import Gaussian, HalfSpace, correlated_gaussian
 
 CENTRES, SHARES = np.array([[-6.0, 0.0], [6.0, 2.0], [0.0, 12.0]]), np.array([0.2, 0.5, 0.3])
 PRECISIONS = np.linalg.inv([[[1.0, 0.6], [0.6, 1.0]], [[0.25, 0.0], [0.0, 4.0]], [[2.0, -0.5], [-0.5, 0.5]]])
@@ -130,16 +130,16 @@ def test_the_metric_is_that_of_a_hill_not_of_their_distances(modes):
 
 def test_statistics_of_one_draw(modes):
     """With steps so small that only jumps move the chain."""
-    target = Hills()
+    density = Hills()
     sampler = JumpingHMC(modes=modes, step_size=1e-9, n_steps=2)
-    step = sampler.build_step(target, sampler.start_tuning(target, np.random.default_rng(0), None, 0))
-    rng, state, jumped = np.random.default_rng(0), init(target, np.array([30.0, 30.0])), []
+    step = sampler.build_step(density, sampler.init_tuning(density, np.random.default_rng(0), None, 0))
+    rng, state, jumped = np.random.default_rng(0), init(density, np.array([30.0, 30.0])), []
     for _ in range(50):
         after, info = step(rng, state)
         assert info.jumped == (np.abs(after.position - state.position).max() > 1e-6)
         assert info.n_steps == 3
-        assert info.lp == after.logdensity == target.evaluate(after.position).logdensity
-        np.testing.assert_array_equal(after.grad, target.evaluate(after.position).grad)
+        assert info.lp == after.logdensity == density.evaluate(after.position).logdensity
+        np.testing.assert_array_equal(after.grad, density.evaluate(after.position).grad)
         state = after
         jumped.append(info.jumped)
     assert jumped[0]  # from far out, every mode is better
@@ -168,7 +168,7 @@ def test_an_interrupted_run_goes_on(modes, tmp_path):
     options = {"draws": 50, "tune": 60, "chains": 2, "random_state": 3, "progressbar": False}
     whole = sample(Hills(), JumpingHMC(modes=modes), **options)
     path = tmp_path / "run.nc"
-    with pytest.warns(ApproximationWarning, match="interrupted"):
+    with pytest.warns(InterruptedWarning, match="interrupted"):
         sample(Slow(), JumpingHMC(modes=modes), checkpoint=path, n_jobs=1, **options)
     again = sample(Hills(), JumpingHMC(modes=modes), checkpoint=path, **options)
     np.testing.assert_array_equal(again.draws, whole.draws)
@@ -180,7 +180,7 @@ def test_an_interrupted_run_goes_on(modes, tmp_path):
 def test_bad_settings_are_refused(modes):
     with pytest.raises(InvalidInput, match="find_modes"):
         JumpingHMC(modes=CENTRES)
-    with pytest.raises(InvalidInput, match="2 parameters; the target has 3"):
+    with pytest.raises(InvalidInput, match="2 parameters; the density has 3"):
         sample(correlated_gaussian(), JumpingHMC(modes=modes), progressbar=False)
     with pytest.raises(InvalidInput, match=r"JumpingHMC\(modes=find_modes"):
         sample(Hills(), "jumps", progressbar=False)

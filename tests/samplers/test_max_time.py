@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hmcgp import GPRegressor
-from hmcgp.errors import ApproximationWarning, HmcgpError, InvalidInput
+from hmcgp.errors import HmcgpError, InterruptedWarning, InvalidInput
 from hmcgp.samplers import HMC, Metropolis, sample
-from tests.helpers.targets import Gaussian, correlated_gaussian
+from tests.helpers.densities import Gaussian, correlated_gaussian
 
 QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 
@@ -29,7 +29,7 @@ class Slow(Gaussian):
 @pytest.mark.parametrize("n_jobs", [1, 2, 4])
 def test_stops_in_time_with_what_there_is(n_jobs):
     begin = time.monotonic()
-    with pytest.warns(ApproximationWarning, match="stopped by max_time = 2 s: .* of 100000 draws were kept") as caught:
+    with pytest.warns(InterruptedWarning, match="stopped by max_time = 2 s: .* of 100000 draws were kept") as caught:
         trace = sample(Slow(1e-3), Metropolis(1.0), **(QUICK | {"draws": 100_000}), n_jobs=n_jobs, max_time=2)
     elapsed = time.monotonic() - begin
     assert 1.9 < elapsed < 4.0
@@ -66,7 +66,7 @@ def test_forecast(capsys):
     seconds, milliseconds = float(found[1]), float(found[2])
     assert milliseconds >= 2.0
     assert seconds == pytest.approx(80 * 1e-3 * milliseconds / 2, rel=0.06)  # two digits are printed
-    with pytest.warns(ApproximationWarning, match="of 10000 draws were kept"):
+    with pytest.warns(InterruptedWarning, match="of 10000 draws were kept"):
         sample(Slow(2e-3), Metropolis(1.0), **(options | {"draws": 10_000, "tune": 0}), max_time=0.3)
     assert re.search(r"max_time = 0.3 s will end it after about [0-3]% of them", capsys.readouterr().err)
     sample(correlated_gaussian(), "hmc", **QUICK, max_time=100)
@@ -81,15 +81,15 @@ def test_bad_limit(value):
 
 @pytest.mark.parametrize("progressbar", [False, True])
 def test_too_short_for_warm_up_is_said_at_once(progressbar):
-    target, options = Slow(1e-3), QUICK | {"tune": 4000, "n_jobs": 2, "progressbar": progressbar, "max_time": 2}
-    evaluate, calls = target.evaluate, []
-    target.evaluate = lambda *args: calls.append(1) or evaluate(*args)
+    density, options = Slow(1e-3), QUICK | {"tune": 4000, "n_jobs": 2, "progressbar": progressbar, "max_time": 2}
+    evaluate, calls = density.evaluate, []
+    density.evaluate = lambda *args: calls.append(1) or evaluate(*args)
     message = (
         r"max_time = 2 s is too short: warm-up alone should take about [\d.]+ s, for 16000 draws on 2 workers "
         r"of about 1 .* there would be no draws to keep\. Allow about .*'checkpoint'.*sampler='map' \(find_map\)"
     )
     with pytest.raises(InvalidInput, match=message):
-        sample(target, Metropolis(1.0), **options)
+        sample(density, Metropolis(1.0), **options)
     assert len(calls) < 10
 
 

@@ -13,7 +13,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.model import Model
 from hmcgp.optimize import find_modes
 from hmcgp.runtime import memory
-from tests.helpers.targets import correlated_gaussian
+from tests.helpers.densities import correlated_gaussian
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20_000, 1))

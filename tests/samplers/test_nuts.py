@@ -1,4 +1,4 @@
-"""NUTS: trees that double, turn back after half a period, and leave the target invariant."""
+"""NUTS: trees that double, turn back after half a period, and leave the density invariant."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hmcgp.samplers import HMC, NUTS, Evaluation, nuts, sample
 from hmcgp.samplers.integrators import State
 from hmcgp.samplers.metric import as_metric
 from hmcgp.samplers.nuts import End, Explorer, Tree, build_step, init, join, turns
-from tests.helpers.targets import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
+from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
 
 
-def run(target, sampler, **options):
+def run(density, sampler, **options):
     options = {"draws": 200, "tune": 0, "chains": 2, "random_state": 3, "n_jobs": 1, "progressbar": False} | options
-    return sample(target, sampler, **options)
+    return sample(density, sampler, **options)
 
 
 class Flat(Gaussian):
@@ -42,10 +42,10 @@ def test_tree_doubles(max_depth):
     rng = np.random.default_rng(0)
     orders = set()
     for _ in range(20):
-        target = Flat(1)
-        step = build_step(target, as_metric(None, 1), step_size=0.5, max_depth=max_depth)
+        density = Flat(1)
+        step = build_step(density, as_metric(None, 1), step_size=0.5, max_depth=max_depth)
         state, info = step(rng, State(np.zeros(1), 0.0, np.zeros(1), np.zeros(1)))
-        visits, carries = np.array(target.visits)[:, 0], np.array(target.carries)[:, 0]
+        visits, carries = np.array(density.visits)[:, 0], np.array(density.carries)[:, 0]
         unit = np.abs(visits[0])
         index = np.rint(visits / unit).astype(int)
         first = min(index.min(), 0)
@@ -82,9 +82,9 @@ def test_join_draws_by_weight(biased, expected, swap):
 
 
 def test_reversed_twice_is_the_same():
-    target = Warped()
-    explorer = Explorer(target, np.random.default_rng(0), np.ones(2), 0.1, 1000.0)
-    tree = explorer.root(init(target, np.array([0.3, 0.2])), np.array([1.0, 0.4]))
+    density = Warped()
+    explorer = Explorer(density, np.random.default_rng(0), np.ones(2), 0.1, 1000.0)
+    tree = explorer.root(init(density, np.array([0.3, 0.2])), np.array([1.0, 0.4]))
     new = explorer.grow(tree.far, 3, 1)
     assert new.reversed().near is new.far
     assert new.reversed().reversed() == new
@@ -100,9 +100,9 @@ def test_reversed_twice_is_the_same():
 def test_trajectory_turns_after_half_a_period():
     """In many dimensions the phases average out, and a Gaussian turns back when it has gone half its period, pi."""
     n_dim, step_size = 1000, 0.02
-    target, rng = Gaussian(np.zeros(n_dim), np.eye(n_dim)), np.random.default_rng(4)
-    explorer = Explorer(target, rng, np.ones(n_dim), step_size, 1000.0)
-    tree = explorer.root(init(target, rng.standard_normal(n_dim)), rng.standard_normal(n_dim))
+    density, rng = Gaussian(np.zeros(n_dim), np.eye(n_dim)), np.random.default_rng(4)
+    explorer = Explorer(density, rng, np.ones(n_dim), step_size, 1000.0)
+    tree = explorer.root(init(density, rng.standard_normal(n_dim)), rng.standard_normal(n_dim))
     n_steps = 0
     while True:
         new = explorer.grow(tree.far, 0, 1)
@@ -115,8 +115,8 @@ def test_trajectory_turns_after_half_a_period():
 
 def test_depth_follows_the_step_size():
     """32 states of 0.13 span 4.0, more than half a period; 16 span 1.95, less: every tree has depth 5."""
-    target = Gaussian(np.zeros(500), np.eye(500))
-    trace = run(target, NUTS(step_size=0.13), draws=20, start=np.random.default_rng(0).standard_normal(500))
+    density = Gaussian(np.zeros(500), np.eye(500))
+    trace = run(density, NUTS(step_size=0.13), draws=20, start=np.random.default_rng(0).standard_normal(500))
     assert np.all(trace.stats["tree_depth"] == 5)
     assert np.all(trace.stats["n_steps"] == 31)
     assert not np.any(trace.stats["reached_max_treedepth"])
@@ -146,11 +146,11 @@ def test_metric_is_a_change_of_coordinates():
 
 def one_step_p_values(n=8000, step_size=0.6):
     """Exact draws, one transition each: Kolmogorov-Smirnov tests of where they land."""
-    target, rng = LogGamma(), np.random.default_rng(12)
-    step = build_step(target, as_metric(None, 2), step_size=step_size)
-    starts = np.log(rng.gamma(target.shape, size=(n, 2)))
-    ends = np.array([step(rng, init(target, u))[0].position for u in starts])
-    return [stats.kstest(ends[:, i], target.marginal(i).cdf).pvalue for i in range(2)]
+    density, rng = LogGamma(), np.random.default_rng(12)
+    step = build_step(density, as_metric(None, 2), step_size=step_size)
+    starts = np.log(rng.gamma(density.shape, size=(n, 2)))
+    ends = np.array([step(rng, init(density, u))[0].position for u in starts])
+    return [stats.kstest(ends[:, i], density.marginal(i).cdf).pvalue for i in range(2)]
 
 
 @pytest.mark.parametrize("step_size", [0.2, 0.6, 1.0])
@@ -166,9 +166,9 @@ def too_greedy(rng, first, second, *, biased=False):
     return true_join(rng, first, second, biased=True)
 
 
-def wrong_signed_kick(target, state, momentum, step_size, inv_mass=None):
+def wrong_signed_kick(density, state, momentum, step_size, inv_mass=None):
     """Leapfrog whose second half kick goes the wrong way."""
-    end, momentum, evaluation = true_leapfrog(target, state, momentum, step_size, inv_mass)
+    end, momentum, evaluation = true_leapfrog(density, state, momentum, step_size, inv_mass)
     return end, momentum - step_size * end.grad, evaluation
 
 
@@ -186,13 +186,13 @@ def test_invariance_test_catches_wrong_samplers(name, wrong, step_size, monkeypa
 
 
 def test_statistics_of_one_step():
-    target = correlated_gaussian()
-    step = build_step(target, as_metric(None, 3), step_size=0.2)
-    rng, state = np.random.default_rng(3), init(target, target.mean + 0.1)
+    density = correlated_gaussian()
+    step = build_step(density, as_metric(None, 3), step_size=0.2)
+    rng, state = np.random.default_rng(3), init(density, density.mean + 0.1)
     for _ in range(50):
         state, info = step(rng, state)
         assert info.step_size == 0.2
-        assert info.lp == state.logdensity == target.evaluate(state.position).logdensity
+        assert info.lp == state.logdensity == density.evaluate(state.position).logdensity
         assert 0.0 < info.acceptance_rate <= 1.0
         assert info.energy > -info.lp  # the kinetic energy is positive
         assert abs(info.energy_error) < 3.0
@@ -242,8 +242,8 @@ def test_metric_is_dense_up_to_30_dimensions(sampler, n_dim, dense, ndim):
 
 @pytest.mark.parametrize("target_accept", [0.6, 0.9])
 def test_acceptance_follows_the_target(target_accept):
-    target = correlated_gaussian()
-    trace = run(target, NUTS(target_accept=target_accept, metric=target.covariance), draws=500, tune=600)
+    density = correlated_gaussian()
+    trace = run(density, NUTS(target_accept=target_accept, metric=density.covariance), draws=500, tune=600)
     assert trace.warmup_stats["acceptance_rate"][:, 100:].mean() == pytest.approx(target_accept, abs=0.02)
     assert -0.05 < trace.stats["acceptance_rate"].mean() - target_accept < 0.2
 

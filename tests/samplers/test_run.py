@@ -17,7 +17,7 @@ from hmcgp.runtime.parallel import resolve_n_jobs, single_blas_thread
 from hmcgp.runtime.random import as_generator, spawn_generators
 from hmcgp.samplers import HMC, Metropolis, TreeInfo, sample
 from hmcgp.samplers.trace import Info
-from tests.helpers.targets import Gaussian, HalfSpace, correlated_gaussian
+from tests.helpers.densities import Gaussian, HalfSpace, correlated_gaussian
 
 QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 STATS = {
@@ -117,11 +117,11 @@ def test_no_warmup():
 
 
 def test_start():
-    target, still = correlated_gaussian(), Metropolis(1e-12)
-    one = sample(target, still, start=np.array([1.0, 2.0, 3.0]), **QUICK)
+    density, still = correlated_gaussian(), Metropolis(1e-12)
+    one = sample(density, still, start=np.array([1.0, 2.0, 3.0]), **QUICK)
     np.testing.assert_allclose(one.draws, np.broadcast_to([1.0, 2.0, 3.0], one.draws.shape), atol=1e-9)
     each = np.arange(12.0).reshape(4, 3)
-    np.testing.assert_allclose(sample(target, still, start=each, **QUICK).draws[:, -1], each, atol=1e-9)
+    np.testing.assert_allclose(sample(density, still, start=each, **QUICK).draws[:, -1], each, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -148,11 +148,11 @@ def test_start():
 def test_bad_options_are_refused_before_anything_runs(options, message):
     class Untouchable(Gaussian):
         def evaluate(self, u, carry=None):
-            raise AssertionError("the target was evaluated")
+            raise AssertionError("the density was evaluated")
 
-    target = Untouchable(np.zeros(3), np.eye(3))
+    density = Untouchable(np.zeros(3), np.eye(3))
     with pytest.raises(InvalidInput, match=message):
-        sample(target, **(QUICK | {"sampler": "hmc"} | options))
+        sample(density, **(QUICK | {"sampler": "hmc"} | options))
 
 
 def test_start_is_drawn_again_where_it_cannot_be_computed():
@@ -189,15 +189,15 @@ class Failing(Gaussian):
 @pytest.mark.parametrize("n_jobs", [1, 3])
 @pytest.mark.parametrize(("k", "where"), [(18, "at draw 17 of warm-up"), (26, "at draw 5")])
 def test_failing_chain_is_named_and_stops_the_others(n_jobs, k, where):
-    target = Failing(k)
+    density = Failing(k)
     start = np.array([[-1.0], [-1.0], [1.0]])
     # with a step this small every proposal is accepted, so draw i is evaluation i + 1
     with pytest.raises(HmcgpError, match=rf"chain 2 failed {where}: ZeroDivisionError: oh no") as caught:
-        sample(target, Metropolis(1e-9), draws=3000 if n_jobs > 1 else 20, tune=20, chains=3, start=start,
+        sample(density, Metropolis(1e-9), draws=3000 if n_jobs > 1 else 20, tune=20, chains=3, start=start,
                random_state=0, n_jobs=n_jobs, progressbar=False)  # fmt: skip
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     if n_jobs > 1:
-        assert target.others < 3000  # of 6040
+        assert density.others < 3000  # of 6040
 
 
 def test_minus_infinity_everywhere_else_keeps_the_chain_where_it_is():

@@ -1,4 +1,4 @@
-"""HMC, NUTS and Metropolis: do they draw from the target?"""
+"""HMC, NUTS and Metropolis: do they draw from the right density?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hmcgp.samplers import HMC, NUTS, Metropolis, hmc, sample
 from hmcgp.samplers.hmc import build_step, init
 from hmcgp.samplers.integrators import State
 from hmcgp.samplers.metric import as_metric
-from tests.helpers.targets import Funnel, Gaussian, HalfSpace, LogGamma, Warped, WrongGradient, correlated_gaussian
+from tests.helpers.densities import Funnel, Gaussian, HalfSpace, LogGamma, Warped, WrongGradient, correlated_gaussian
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -23,11 +23,11 @@ def standard_error(f):
     return batches.std(ddof=1) / np.sqrt(batches.size)
 
 
-def deviations(draws, target):
+def deviations(draws, density):
     """How many standard errors each moment and quantile of (chains, draws, d) is off."""
     off = {}
-    for i in range(target.n_dim):
-        x, truth = draws[:, :, i], target.marginal(i)
+    for i in range(density.n_dim):
+        x, truth = draws[:, :, i], density.marginal(i)
         statistics = {"mean": (x, truth.mean()), "variance": ((x - truth.mean()) ** 2, truth.var())}
         statistics |= {f"{q:.0%}": ((x < truth.ppf(q)).astype(float), q) for q in QUANTILES}
         for name, (f, expected) in statistics.items():
@@ -35,15 +35,15 @@ def deviations(draws, target):
     return off
 
 
-def worst(draws, target):
-    return max(deviations(draws, target).items(), key=lambda item: abs(item[1]))
+def worst(draws, density):
+    return max(deviations(draws, density).items(), key=lambda item: abs(item[1]))
 
 
-def run(target, sampler, draws, seed=11, **options):
-    return sample(target, sampler, draws=draws, chains=4, random_state=seed, n_jobs=1, progressbar=False, **options)
+def run(density, sampler, draws, seed=11, **options):
+    return sample(density, sampler, draws=draws, chains=4, random_state=seed, n_jobs=1, progressbar=False, **options)
 
 
-TARGETS = {"gaussian": correlated_gaussian(), "log-gamma": LogGamma()}
+DENSITIES = {"gaussian": correlated_gaussian(), "log-gamma": LogGamma()}
 BENT = {"banana": Warped(), "funnel": Funnel()}
 SAMPLERS = {
     "nuts": (NUTS(), 2000),
@@ -58,64 +58,64 @@ SAMPLERS = {
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", DENSITIES)
 def test_moments_and_quantiles(name, sampler):
-    target, (settings, draws) = TARGETS[name], SAMPLERS[sampler]
+    density, (settings, draws) = DENSITIES[name], SAMPLERS[sampler]
     if sampler == "hmc-metric":
-        settings = HMC(metric=settings.metric[: target.n_dim])
-    trace = run(target, settings, draws)
-    which, off = worst(trace.unconstrained, target)
+        settings = HMC(metric=settings.metric[: density.n_dim])
+    trace = run(density, settings, draws)
+    which, off = worst(trace.unconstrained, density)
     assert abs(off) < 4.0, f"{which} is {off:.1f} standard errors off"
-    np.testing.assert_array_equal(trace.draws[1, 5], target.constrain(trace.unconstrained[1, 5]))
+    np.testing.assert_array_equal(trace.draws[1, 5], density.constrain(trace.unconstrained[1, 5]))
 
 
 @pytest.mark.parametrize("sampler", ["nuts", "hmc", "metropolis"])
 @pytest.mark.parametrize("name", BENT)
 def test_moments_and_quantiles_where_the_curvature_changes(name, sampler):
-    target, (settings, draws) = BENT[name], SAMPLERS[sampler]
-    which, off = worst(run(target, settings, draws).unconstrained, target)
+    density, (settings, draws) = BENT[name], SAMPLERS[sampler]
+    which, off = worst(run(density, settings, draws).unconstrained, density)
     assert abs(off) < 4.0, f"{which} is {off:.1f} standard errors off"
 
 
-def wrong_signed_kick(target, state, momentum, step_size, inv_mass=None):
+def wrong_signed_kick(density, state, momentum, step_size, inv_mass=None):
     """Leapfrog whose second half kick goes the wrong way."""
-    end, momentum, evaluation = hmc_leapfrog(target, state, momentum, step_size, inv_mass)
+    end, momentum, evaluation = hmc_leapfrog(density, state, momentum, step_size, inv_mass)
     return end, momentum - step_size * end.grad, evaluation
 
 
 hmc_leapfrog = hmc.leapfrog
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", DENSITIES)
 def test_check_catches_a_wrong_signed_kick(name, monkeypatch):
     """Negative control; for NUTS it is in test_nuts."""
     monkeypatch.setattr(hmc, "leapfrog", wrong_signed_kick)
-    trace = run(TARGETS[name], HMC(step_size=0.25, n_steps=6, jitter=0.0), 1500)
-    assert abs(worst(trace.unconstrained, TARGETS[name])[1]) > 6.0
+    trace = run(DENSITIES[name], HMC(step_size=0.25, n_steps=6, jitter=0.0), 1500)
+    assert abs(worst(trace.unconstrained, DENSITIES[name])[1]) > 6.0
 
 
 @pytest.mark.parametrize("sampler", [HMC(step_size=0.25, n_steps=6), NUTS(step_size=0.25)])
 def test_a_gradient_2_percent_off_is_forgiven(sampler):
     """The wrong leapfrog is reversible and keeps volumes, and the weights are right: only the order of the energy
     error betrays it (test_integrators), never the draws."""
-    target = LogGamma()
-    assert abs(worst(run(WrongGradient(target), sampler, 1000, tune=100).unconstrained, target)[1]) < 4.0
+    density = LogGamma()
+    assert abs(worst(run(WrongGradient(density), sampler, 1000, tune=100).unconstrained, density)[1]) < 4.0
 
 
 @pytest.mark.parametrize(("name", "step_size"), [("gaussian", 0.25), ("log-gamma", 0.6)])
 def test_check_catches_a_missing_accept_step(name, step_size, monkeypatch):
     """Negative control: a step near the limit of stability (0.27 for the Gaussian), and every proposal taken."""
     monkeypatch.setattr(hmc, "exp", lambda x: 1.0)
-    trace = run(TARGETS[name], HMC(step_size=step_size, n_steps=5, jitter=0.0), 1500)
+    trace = run(DENSITIES[name], HMC(step_size=step_size, n_steps=5, jitter=0.0), 1500)
     assert np.all(trace.stats["acceptance_rate"] == 1.0)
-    assert abs(worst(trace.unconstrained, TARGETS[name])[1]) > 6.0
+    assert abs(worst(trace.unconstrained, DENSITIES[name])[1]) > 6.0
 
 
 def test_check_catches_metropolis_on_another_density():
     """Negative control: the variance is 20 % off."""
-    target = correlated_gaussian()
-    other = Gaussian(target.mean, 1.2 * target.covariance)
-    assert abs(worst(run(other, "metropolis", 15000).unconstrained, target)[1]) > 6.0
+    density = correlated_gaussian()
+    other = Gaussian(density.mean, 1.2 * density.covariance)
+    assert abs(worst(run(other, "metropolis", 15000).unconstrained, density)[1]) > 6.0
 
 
 class Mirror:
@@ -159,15 +159,15 @@ def test_paper_coordinates_by_the_metric():
 
 
 def test_hmc_statistics_of_one_step():
-    target = correlated_gaussian()
-    step = build_step(target, as_metric(None, 3), step_size=0.2, n_steps=9)
-    rng, state = np.random.default_rng(3), init(target, target.mean + 0.1)
+    density = correlated_gaussian()
+    step = build_step(density, as_metric(None, 3), step_size=0.2, n_steps=9)
+    rng, state = np.random.default_rng(3), init(density, density.mean + 0.1)
     for _ in range(50):
         new, info = step(rng, state)
         moved = new is not state
         assert info.n_steps == 9
         assert info.step_size == 0.2
-        assert info.lp == new.logdensity == target.evaluate(new.position).logdensity
+        assert info.lp == new.logdensity == density.evaluate(new.position).logdensity
         assert info.acceptance_rate == pytest.approx(min(1.0, np.exp(-info.energy_error)))
         assert info.energy > -info.lp  # the kinetic energy is positive
         assert not info.diverging
@@ -194,26 +194,26 @@ def test_jitter_spreads_the_time_of_a_trajectory():
 
 
 def test_trajectory_sets_the_number_of_steps():
-    target = correlated_gaussian()
+    density = correlated_gaussian()
     for sampler, n_steps, step_size in (
         (HMC(step_size=0.3, trajectory=2.0, jitter=0.0), 7, 2.0 / 7),
         (HMC(step_size=0.001, trajectory=2.0, max_steps=12), 12, 0.001),
         (HMC(step_size=0.3, n_steps=4, jitter=0.0), 4, 0.3),
     ):
-        stats = run(target, sampler, 5, tune=0).stats
+        stats = run(density, sampler, 5, tune=0).stats
         assert np.all(stats["n_steps"] == n_steps)
         np.testing.assert_allclose(stats["step_size"], step_size)
 
 
 def test_an_easy_target_does_not_drive_the_step_to_infinity():
     """One step of pi/2 is accepted more often than asked for; what is learnt stays within the trajectory."""
-    sampler, target = HMC(target_accept=0.5), Gaussian(np.zeros(1), np.eye(1))
+    sampler, density = HMC(target_accept=0.5), Gaussian(np.zeros(1), np.eye(1))
     rng = np.random.default_rng(0)
-    state = init(target, np.zeros(1))
-    tuning = sampler.start_tuning(target, rng, state, 200)
+    state = init(density, np.zeros(1))
+    tuning = sampler.init_tuning(density, rng, state, 200)
     for _ in range(200):
-        state, info = sampler.build_step(target, tuning)(rng, state)
-        tuning = sampler.adapt(target, rng, tuning, state, info)
+        state, info = sampler.build_step(density, tuning)(rng, state)
+        tuning = sampler.adapt(density, rng, tuning, state, info)
     assert 1.0 < tuning.step_size <= 1.2 * np.pi / 2 + 1e-12
 
 

@@ -14,7 +14,7 @@ from hmcgp.samplers import HMC, NUTS, Metropolis, leapfrog
 from hmcgp.samplers.integrators import init
 from hmcgp.samplers.metric import kinetic_energy
 from tests.helpers.checks import classification_problem
-from tests.helpers.targets import WrongGradient
+from tests.helpers.densities import WrongGradient
 
 SIZE = 90  # grid points per axis
 
@@ -74,17 +74,17 @@ def test_same_draws_whatever_the_number_of_threads(model, sampler):
         np.testing.assert_array_equal(column, three.stats[name], err_msg=name)
 
 
-def energy_error(target, step_size, n_steps):
-    state, momentum = init(target, np.array([0.5, -0.5])), np.array([0.8, 0.5])
+def energy_error(density, step_size, n_steps):
+    state, momentum = init(density, np.array([0.5, -0.5])), np.array([0.8, 0.5])
     before = kinetic_energy(None, momentum) - state.logdensity
     for _ in range(n_steps):
-        state, momentum, _ = leapfrog(target, state, momentum, step_size)
+        state, momentum, _ = leapfrog(density, state, momentum, step_size)
     return kinetic_energy(None, momentum) - state.logdensity - before
 
 
 @pytest.mark.parametrize(("factor", "right"), [(1.0, True), (1.02, False), (0.98, False)])
 def test_order_of_the_energy_error_catches_a_wrong_gradient(model, factor, right):
     """Halving the step divides the error by four, unless the gradient is that of another density."""
-    target = WrongGradient(model, factor)
-    ratio = energy_error(target, 0.08, 12) / energy_error(target, 0.04, 24)
+    density = WrongGradient(model, factor)
+    ratio = energy_error(density, 0.08, 12) / energy_error(density, 0.04, 24)
     assert (3.8 < ratio < 4.2) == right

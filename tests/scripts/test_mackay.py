@@ -61,7 +61,7 @@ def test_jumps_visit_both_in_proportion(two_ways):
     share = paper.wiggly_share(two_ways, trace)
     assert share.error < 0.04
     assert abs(share.mean - paper.exact_share(two_ways, 60)) < 4.0 * share.error
-    assert "r_hat" not in [finding.kind for finding in diagnostics.check(trace) if "places" in finding.message]
+    assert "r_hat" not in [finding.kind for finding in diagnostics.check(trace) if "They occupy" in finding.message]
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_long_chains_visit_both_in_proportion(two_ways):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
 def test_chains_that_disagree_name_both_modes(two_ways, seed):
-    """The places that the finding names are the optima, roughly: medians of draws against modes."""
+    """The modes that the finding names are the optima, roughly: medians of draws against modes."""
     (finding,) = [f for f in diagnostics.check(paper.both_sampled(two_ways, seed=seed)) if f.kind == "r_hat"]
     named = re.findall(r"'(length_scale|noise)' about ([0-9.]+), with mean log density (-[0-9.]+)", finding.message)
     assert len(named) == 2, finding.message
@@ -96,7 +96,7 @@ def test_chains_on_one_hill_name_no_modes(seed):
     )
     assert len(find_modes(calm, n_restarts=10, random_state=seed).found) == 1
     short = sample(calm, draws=60, tune=60, chains=4, random_state=seed, progressbar=False)
-    assert not [f for f in diagnostics.check(short) if "places" in f.message]
+    assert not [f for f in diagnostics.check(short) if "They occupy" in f.message]
 
 
 @pytest.mark.slow

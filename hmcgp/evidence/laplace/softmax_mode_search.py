@@ -48,7 +48,7 @@ from hmcgp.evidence.newton import (
 from hmcgp.evidence.rounding import LOST_NATS, ROUNDED_AWAY, TINY
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive
+from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.runtime.typing import Array
 
 _MEMORY = 5  # chord steps that are combined with the next

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive, mirror_lower, total
+from hmcgp.numerics.compiled import compiled_with_lock
+from hmcgp.numerics.exponential import exp_nonpositive
+from hmcgp.numerics.lapack import mirror_lower
+from hmcgp.numerics.sums import total
 from hmcgp.runtime.typing import Array
 
 
-@compiled
+@compiled_with_lock
 def _row(
     X: Array, R: Array, i: int, X2: Array, R2: Array, m: int, variance: float, work: Array, factor: Array, out: Array
 ) -> None:
@@ -33,7 +35,7 @@ def _row(
         out[j] *= np.sqrt(factor[j])
 
 
-@compiled
+@compiled_with_lock
 def covariance(X: Array, R: Array, variance: float) -> Array:
     """Covariance matrix of the n columns of X, symmetric, of shape (n, n)."""
     n = X.shape[1]
@@ -45,7 +47,7 @@ def covariance(X: Array, R: Array, variance: float) -> Array:
     return K
 
 
-@compiled
+@compiled_with_lock
 def cross_covariance(X: Array, R: Array, X2: Array, R2: Array, variance: float) -> Array:
     """Covariance between the n columns of X and the m columns of X2, of shape (n, m)."""
     n, m = X.shape[1], X2.shape[1]
@@ -55,7 +57,7 @@ def cross_covariance(X: Array, R: Array, X2: Array, R2: Array, variance: float) 
     return K
 
 
-@compiled
+@compiled_with_lock
 def pull_back(G: Array, K: Array, X: Array, R: Array) -> Array:
     """Σ_ij G_ij ∂K_ij/∂log r_ik, of shape (d, n); of the symmetric matrices only the lower triangles are read."""
     d, n = X.shape

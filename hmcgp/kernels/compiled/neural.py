@@ -11,18 +11,18 @@ import math
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled_with_lock
 from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.runtime.typing import Array
 
 
-@compiled
+@compiled_with_lock
 def _complement(a: float, b: float, c: float) -> float:
     """(1 + a)(1 + b) - c² as 1 + a + b + (ab - c²): a sum of nonnegative terms, by Cauchy and Schwarz."""
     return 1.0 + a + b + max(a * b - c * c, 0.0)
 
 
-@compiled
+@compiled_with_lock
 def covariance(N: Array, scale: float) -> Array:
     """Covariance matrix from the symmetric N of shape (n, n), of which the lower triangle is read."""
     n = N.shape[0]
@@ -34,9 +34,9 @@ def covariance(N: Array, scale: float) -> Array:
     return K
 
 
-@compiled
+@compiled_with_lock
 def cross_covariance(N: Array, own: Array, own2: Array, scale: float) -> Array:
-    """The same for two sets of rows, with N of shape (n, m) and the N_ii of each set."""
+    """Covariance between two sets of rows, with N of shape (n, m) and the N_ii of each set."""
     K = np.empty(N.shape)
     for i in range(N.shape[0]):
         for j in range(N.shape[1]):
@@ -44,7 +44,7 @@ def cross_covariance(N: Array, own: Array, own2: Array, scale: float) -> Array:
     return K
 
 
-@compiled
+@compiled_with_lock
 def pull_back(G: Array, N: Array, scale: float) -> Array:
     """Adjoint of N, of shape (n, n): with dK_ij = scale (dN_ij - ½ N_ij (dN_ii/D_i + dN_jj/D_j)) / sqrt(D_i D_j - N²).
 

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive, mirror_lower
+from hmcgp.numerics.compiled import compiled_with_lock
+from hmcgp.numerics.exponential import exp_nonpositive
+from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.runtime.typing import Array
 
 
-@compiled
+@compiled_with_lock
 def _row(Z: Array, i: int, Z2: Array, m: int, power: float, variance: float, work: Array, out: Array) -> None:
     for j in range(m):
         work[j] = 0.0
@@ -21,7 +22,7 @@ def _row(Z: Array, i: int, Z2: Array, m: int, power: float, variance: float, wor
     exp_nonpositive(work[:m], out[:m], variance)
 
 
-@compiled
+@compiled_with_lock
 def covariance(Z: Array, power: float, variance: float) -> Array:
     """Covariance matrix of the n columns of Z, symmetric, of shape (n, n)."""
     n = Z.shape[1]
@@ -32,7 +33,7 @@ def covariance(Z: Array, power: float, variance: float) -> Array:
     return K
 
 
-@compiled
+@compiled_with_lock
 def cross_covariance(Z: Array, Z2: Array, power: float, variance: float) -> Array:
     """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m)."""
     n, m = Z.shape[1], Z2.shape[1]
@@ -42,7 +43,7 @@ def cross_covariance(Z: Array, Z2: Array, power: float, variance: float) -> Arra
     return K
 
 
-@compiled
+@compiled_with_lock
 def pull_back(G: Array, K: Array, Z: Array, power: float) -> tuple[Array, float]:
     """Σ_ij G_ij K_ij |z_k - z'_k|^ν for each input k, and Σ_ij G_ij K_ij Σ_k |z_k - z'_k|^ν log|z_k - z'_k|.
 
@@ -62,7 +63,7 @@ def pull_back(G: Array, K: Array, Z: Array, power: float) -> tuple[Array, float]
     return 2.0 * sums, 2.0 * logs
 
 
-@compiled
+@compiled_with_lock
 def pull_back_inputs(G: Array, K: Array, Z: Array, power: float) -> Array:
     """Σ_j G_ij K_ij ν |z_ik - z_jk|^(ν-1) sign(z_ik - z_jk), of shape (d, n); 0 where z_ik = z_jk."""
     d, n = Z.shape

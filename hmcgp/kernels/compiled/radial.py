@@ -21,14 +21,15 @@ import math
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive, mirror_lower
+from hmcgp.numerics.compiled import compiled_with_lock
+from hmcgp.numerics.exponential import exp_nonpositive
+from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.runtime.typing import Array
 
 MATERN12, MATERN32, MATERN52, RATIONAL, TRIANGLE, SPHERICAL = range(6)
 
 
-@compiled
+@compiled_with_lock
 def _square_distances(Z: Array, i: int, Z2: Array, m: int, out: Array) -> None:
     """Write |z_i - z_j|² of column i of Z and the first m columns of Z2."""
     for j in range(m):
@@ -39,7 +40,7 @@ def _square_distances(Z: Array, i: int, Z2: Array, m: int, out: Array) -> None:
             out[j] += (a - b[j]) * (a - b[j])
 
 
-@compiled
+@compiled_with_lock
 def _profile(kind: int, alpha: float, variance: float, s: Array, work: Array, k: Array, w: Array) -> None:
     """Write variance φ into k and W into w, for the squared distances s; all of one length."""
     m = s.shape[0]
@@ -76,7 +77,7 @@ def _profile(kind: int, alpha: float, variance: float, s: Array, work: Array, k:
                 w[j] *= 5.0 / 3.0 * (1.0 + t)
 
 
-@compiled
+@compiled_with_lock
 def covariance(kind: int, alpha: float, Z: Array, variance: float, slopes: bool) -> tuple[Array, Array]:
     """K of the n columns of Z, symmetric, of shape (n, n), and with `slopes` the lower triangle of W."""
     n = Z.shape[1]
@@ -90,7 +91,7 @@ def covariance(kind: int, alpha: float, Z: Array, variance: float, slopes: bool)
     return K, W
 
 
-@compiled
+@compiled_with_lock
 def cross_covariance(kind: int, alpha: float, Z: Array, Z2: Array, variance: float) -> Array:
     """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m)."""
     n, m = Z.shape[1], Z2.shape[1]
@@ -101,7 +102,7 @@ def cross_covariance(kind: int, alpha: float, Z: Array, Z2: Array, variance: flo
     return K
 
 
-@compiled
+@compiled_with_lock
 def pull_back_rational(G: Array, K: Array, W: Array) -> float:
     """Σ_ij G_ij ∂K_ij/∂α = Σ_ij G_ij K_ij (b/(1 + b) - log(1 + b)), with b = r²/2α = K/W - 1."""
     total = 0.0

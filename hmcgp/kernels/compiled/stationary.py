@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive, mirror_lower, total
+from hmcgp.numerics.compiled import compiled_with_lock
+from hmcgp.numerics.exponential import exp_nonpositive
+from hmcgp.numerics.lapack import mirror_lower
+from hmcgp.numerics.sums import total
 from hmcgp.runtime.typing import Array
 
 
-@compiled
+@compiled_with_lock
 def scaled_transpose(X: Array, length_scale: Array) -> Array:
     """Inputs divided by their length scales, transposed to (d, n)."""
     n, d = X.shape
@@ -28,7 +30,7 @@ def scaled_transpose(X: Array, length_scale: Array) -> Array:
     return Z
 
 
-@compiled
+@compiled_with_lock
 def _row(Z: Array, i: int, Z2: Array, m: int, variance: float, work: Array, out: Array) -> None:
     """Row variance * exp(-½|z_i - z_j|²) of column i of Z and the first m columns of Z2."""
     for j in range(m):
@@ -41,7 +43,7 @@ def _row(Z: Array, i: int, Z2: Array, m: int, variance: float, work: Array, out:
     exp_nonpositive(work[:m], out[:m], variance)
 
 
-@compiled
+@compiled_with_lock
 def covariance(Z: Array, variance: float) -> Array:
     """Covariance matrix of the n columns of Z, symmetric, of shape (n, n)."""
     n = Z.shape[1]
@@ -53,7 +55,7 @@ def covariance(Z: Array, variance: float) -> Array:
     return K
 
 
-@compiled
+@compiled_with_lock
 def cross_covariance(Z: Array, Z2: Array, variance: float) -> Array:
     """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m)."""
     n, m = Z.shape[1], Z2.shape[1]
@@ -63,7 +65,7 @@ def cross_covariance(Z: Array, Z2: Array, variance: float) -> Array:
     return K
 
 
-@compiled
+@compiled_with_lock
 def pull_back(G: Array, K: Array, Z: Array) -> tuple[float, Array]:
     """Σ_ij G_ij K_ij, and Σ_ij G_ij K_ij (z_ik - z_jk)² for each input k.
 
@@ -94,7 +96,7 @@ def pull_back(G: Array, K: Array, Z: Array) -> tuple[float, Array]:
     return trace + 2.0 * total(plain), squares
 
 
-@compiled
+@compiled_with_lock
 def pull_back_inputs(G: Array, W: Array, Z: Array) -> Array:
     """Σ_j G_ij W_ij (z_ik - z_jk), of shape (d, n); of the symmetric matrices only the lower triangles are read."""
     d, n = Z.shape

@@ -1,34 +1,29 @@
-"""One chain: find a start, warm up, draw, and write everything down as it comes.
-
-The record belongs to the caller, so that what a chain has done survives the chain.
-"""
+"""One chain: find a start, warm up, draw, and record every draw as it is made."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import Evaluation, Target
-from hmcgp.runtime.interrupts import StopFlag, raise_if_interrupt
+from hmcgp.numerics.density import LogDensity
+from hmcgp.runtime.interrupts import Deadline, Stopped, raise_if_interrupt
 from hmcgp.runtime.random import restore_generator
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning
-from hmcgp.samplers.integrators import State, init
-from hmcgp.samplers.trace import AnyInfo, stat_dtype
+from hmcgp.samplers.chains.record import Record
+from hmcgp.samplers.integrators import State
+from hmcgp.samplers.start import find_start
+from hmcgp.samplers.trace import AnyInfo
 
 Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, AnyInfo]]
 
-ATTEMPTS = 100  # draws of a starting point before giving up
-
 
 class Sampler(Protocol):
-    """What a chain asks of a sampler; the settings of each step are a value, `Tuning`."""
+    """Contract of a sampler; the settings of each step are a value, `Tuning`."""
 
     @property
     def name(self) -> str:
@@ -37,238 +32,92 @@ class Sampler(Protocol):
 
     @property
     def info(self) -> type[AnyInfo]:
-        """What each step reports; its fields are the columns of the statistics."""
+        """Type of the statistics of a step; its fields are their columns."""
         ...
 
     @property
     def usual_steps(self) -> float:
-        """Evaluations of the target that a draw usually takes: for forecasts."""
+        """Typical number of evaluations per draw, for forecasts of the running time."""
         ...
 
     def check(self, n_dim: int, tune: int) -> None:
-        """Raise InvalidInput for settings that do not fit."""
+        """Raise InvalidInput for settings that do not fit the number of parameters or the length of warm-up."""
         ...
 
-    def start_tuning(self, target: Target, rng: np.random.Generator, state: State, tune: int) -> Tuning:
+    def init_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
         """Return the settings of the first step."""
         ...
 
-    def adapt(self, target: Target, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo) -> Tuning:
-        """Return the settings of the next step, after one draw of warm-up."""
+    def adapt(
+        self, density: LogDensity, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo
+    ) -> Tuning:
+        """Return the settings of the next step, learnt from one draw of warm-up."""
         ...
 
-    def build_step(self, target: Target, tuning: Tuning) -> Step:
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
         """Return the transition with given settings."""
         ...
 
 
-class Snapshot(NamedTuple):
-    """Where a chain stands between two draws: all it needs to go on, bit for bit, here or elsewhere."""
+class ChainTask(NamedTuple):
+    """A chain to run: its log density, sampler and starting position."""
 
-    done: int  # draws so far, warm-up included
-    stream: Mapping[str, Any]  # state of its random bit generator
-    state: State | None = None  # None: not begun
-    tuning: Tuning | None = None
+    density: LogDensity
+    sampler: Sampler
+    start: Array | None  # None: drawn by the density
 
 
-class Record:
-    """What one chain has done so far; the snapshot is set last, so rows below its count are always whole.
+class Run(NamedTuple):
+    """Chains of one call of `sample`."""
 
-    Parameters
-    ----------
-    tune, draws : int
-        Length of warm-up, and of what is kept.
-    n_dim : int
-        Number of coordinates.
-    info : type
-        What the sampler reports of each draw.
-    snapshot : Snapshot
-        Where the chain stands.
-    """
-
-    def __init__(self, tune: int, draws: int, n_dim: int, info: type[AnyInfo], snapshot: Snapshot) -> None:
-        self.tune = tune
-        self.total = tune + draws
-        self.positions: Array = np.zeros((self.total, n_dim))
-        self.stats = np.zeros(self.total, dtype=stat_dtype(info))
-        self.snapshot = snapshot
-        self.error: Exception | None = None
-
-    @property
-    def count(self) -> int:
-        """Draws so far, warm-up included."""
-        return self.snapshot.done
-
-    @property
-    def kept(self) -> int:
-        """Draws after warm-up."""
-        return max(self.count - self.tune, 0)
+    tasks: list[ChainTask]
+    records: list[Record]  # one per task
+    stop: Deadline
+    n_workers: int
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
-        return self.count >= self.total
-
-    @property
-    def where(self) -> str:
-        """Name the draw that the chain is at."""
-        if self.snapshot.state is None:
-            return "before its first draw"
-        if self.count < self.tune:
-            return f"at draw {self.count} of warm-up"
-        return f"at draw {self.kept}"
-
-    def add(self, info: AnyInfo, state: State, tuning: Tuning, rng: np.random.Generator) -> None:
-        """Write one draw."""
-        i = self.count
-        self.positions[i] = state.position
-        self.stats[i] = info
-        self.snapshot = Snapshot(i + 1, rng.bit_generator.state, state, tuning)
-
-    def fill(self, positions: Array, stats: NDArray[np.void], snapshot: Snapshot) -> None:
-        """Write draws made elsewhere, the last of which the snapshot follows."""
-        rows = slice(snapshot.done - len(positions), snapshot.done)
-        self.positions[rows] = positions
-        self.stats[rows] = stats
-        self.snapshot = snapshot
+        """Whether all chains have made all their draws."""
+        return all(record.finished for record in self.records)
 
 
-class Stopped(Exception):
-    """Ends a chain in the middle of a draw, which is dropped."""
-
-
-class Control:
-    """Stops chains in whatever threads.
-
-    Parameters
-    ----------
-    max_time : float
-        Seconds from now after which everything stops by itself.
-    """
-
-    def __init__(self, max_time: float = inf) -> None:
-        self.stop = StopFlag()  # set by Ctrl-C too
-        self.deadline = time.monotonic() + max_time
-
-    @property
-    def remaining(self) -> float:
-        """Seconds that are left."""
-        return self.deadline - time.monotonic()
-
-    @property
-    def over(self) -> bool:
-        """Whether to stop: because someone said so, or because the time is up."""
-        return self.stop.is_set() or time.monotonic() >= self.deadline
-
-
-class Watched:
-    """A target that stops the chain instead of starting an evaluation when the run is over.
-
-    A draw may take hundreds of evaluations, and an evaluation seconds: nobody wants to wait for the end of a draw.
-    """
-
-    def __init__(self, target: Target, control: Control) -> None:
-        self._target, self._control = target, control
-        self.n_dim, self.names = target.n_dim, target.names
-        self.constrain, self.initial = target.constrain, target.initial
-
-    def evaluate(self, u: Array, carry: object = None) -> Evaluation:
-        """Evaluate the target, unless the run is over."""
-        if self._control.over:
-            raise Stopped
-        return self._target.evaluate(u, carry)
-
-
-class ChainTask(NamedTuple):
-    """One chain's share of a run."""
-
-    target: Target
-    sampler: Sampler
-    start: Array | None  # None draws one from the target
-
-
-def run_chain(
-    task: ChainTask, record: Record, control: Control, tick: Callable[[], None], seconds: float = inf
-) -> None:
-    """Take a chain on from where its record ends, to its end or for some seconds.
+def run_chain(task: ChainTask, record: Record, stop: Deadline, tick: Callable[[], None], seconds: float = inf) -> None:
+    """Continue a chain from the end of its record, to its last draw or for some seconds.
 
     Parameters
     ----------
     task : ChainTask
-        What to run.
+        The chain.
     record : Record
-        Where it stands, and where to write; an error is written there too, and stops the others.
-    control : Control
-        Stops it, at the next evaluation.
+        Its draws so far; new ones are appended.  An error is stored here, and stops the other chains.
+    stop : Deadline
+        Stops the chain at its next evaluation; this thread must check it (`working_for`).
     tick : callable
         Called after each draw.
-    seconds : float
-        Pause at the first draw that ends after so long.
+    seconds : float, default=inf
+        Pause after the first draw that ends later than this.
     """
     pause = time.monotonic() + seconds
-    try:
-        _run(task, record, control, tick, pause)
-    except Stopped:
-        pass
-    except Exception as error:
-        raise_if_interrupt(error)  # not this chain's fault
-        record.error = error
-        control.stop.set()
-
-
-def _run(task: ChainTask, record: Record, control: Control, tick: Callable[[], None], pause: float) -> None:
-    sampler, target = task.sampler, Watched(task.target, control)
+    density, sampler, start = task
     _, stream, state, tuning = record.snapshot
-    rng = restore_generator(stream)
-    if state is None or tuning is None:
-        state = find_start(target, rng, task.start)
-        tuning = sampler.start_tuning(target, rng, state, record.tune)
-    while record.count < record.tune:
-        state, info = sampler.build_step(target, tuning)(rng, state)
-        tuning = sampler.adapt(target, rng, tuning, state, info)
-        record.add(info, state, tuning, rng)
-        tick()
-        if time.monotonic() > pause:
-            return
-    step = sampler.build_step(target, tuning)
-    while not record.finished:
-        state, info = step(rng, state)
-        record.add(info, state, tuning, rng)
-        tick()
-        if time.monotonic() > pause:
-            return
-
-
-def find_start(target: Target, rng: np.random.Generator, start: Array | None) -> State:
-    """Evaluate a start, or draw starts until one has a finite log density.
-
-    Parameters
-    ----------
-    target : Target
-        The log density, which also draws starting points.
-    rng : Generator
-        For `target.initial`.
-    start : ndarray of shape (n_dim,), optional
-        A start that the user gave.
-
-    Returns
-    -------
-    State
-    """
-    if start is not None:
-        state = init(target, start)
-        if state.logdensity > -inf:
-            return state
-        raise InvalidInput(
-            f"the log density is -inf at 'start' = {start} (unconstrained), so there is nowhere to go from there. "
-            "Start elsewhere, or leave 'start' out."
-        )
-    for _ in range(ATTEMPTS):
-        state = init(target, target.initial(rng))
-        if state.logdensity > -inf:
-            return state
-    raise InvalidInput(
-        f"the log density was -inf at all of {ATTEMPTS} random starting points: the covariance could not be factored, "
-        "or the inner solver failed, wherever the prior puts weight. Check the priors for absurd scales, and the "
-        "inputs if they are not standardised."
-    )
+    try:
+        rng = restore_generator(stream)
+        if state is None or tuning is None:
+            state = find_start(density, rng, start)
+            tuning = sampler.init_tuning(density, rng, state, record.tune)
+        step = sampler.build_step(density, tuning)
+        while not record.finished:
+            state, info = step(rng, state)
+            if record.count < record.tune:
+                tuning = sampler.adapt(density, rng, tuning, state, info)
+                step = sampler.build_step(density, tuning)
+            record.add(info, state, tuning, rng)
+            tick()
+            if time.monotonic() > pause:
+                return
+    except Stopped:  # the draw under way is dropped
+        return
+    except Exception as error:
+        raise_if_interrupt(error)
+        record.error = error
+        stop.set()

@@ -1,12 +1,11 @@
-"""Draws on disk while chains run, so that a run that was killed goes on where it was.
+"""Checkpoints: draws on disk while chains run, from which a run that was killed continues.
 
-A run goes on from a file of its own only: same settings, same seed, same data in the same order and under the same
-names, and a log density that has, where the chains stand, the value that the file says.  Anything else is refused, and
-left as it is.  Other versions of the libraries that compute the draws are a warning: the run goes on, but not bit for
-bit.
+A run continues only its own file: same settings, same seed, same data in the same order and under the same names, and
+a log density that has the stored value at the last draws.  Any other file is refused and left unchanged.  Other
+versions of the libraries that compute the draws cause a warning: the run continues, but not bit for bit.
 
-The process that calls `sample` is the only one that writes, wherever the chains run.  From its first look at the file
-to the end it holds a lock on it, so that a second run is refused for as long as the first one lives.
+Only the process that calls `sample` writes, wherever the chains run.  It holds a lock on the file from reading it to
+the end, so that a second run is refused while the first one lives.
 """
 
 from __future__ import annotations
@@ -23,45 +22,45 @@ from typing import Any, Self
 
 import numpy as np
 
-from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
-from hmcgp.numerics.density import IdentifiedTarget, Target
+from hmcgp.errors import CheckpointWarning, InvalidInput, warn_user
+from hmcgp.numerics.density import IdentifiedDensity, LogDensity
 from hmcgp.runtime.files import check_replaceable, library_version, replacing, user_path
 from hmcgp.runtime.fingerprint import PREFIX
 from hmcgp.runtime.locks import exclusive
 from hmcgp.runtime.random import restore_generator
-from hmcgp.runtime.typing import Array
-from hmcgp.samplers.chains.chain import ChainTask, Record, Sampler, Snapshot, find_start
+from hmcgp.samplers.chains.chain import Run
 from hmcgp.samplers.chains.checkpoint_file import Header, Saved, dump, encode, load
-from hmcgp.samplers.integrators import evaluate
+from hmcgp.samplers.chains.record import Snapshot
+from hmcgp.samplers.integrators import init
+from hmcgp.samplers.start import find_start
 
 INTERVAL = 10.0  # seconds between two writings
-SHARE = 0.02  # of the time may go into writing: a slow disk is written to less often
+SHARE = 0.02  # largest share of the time for writing: a slow disk is written to less often
 FOLDER_NAME = "hmcgp-checkpoint.nc"
-LONGEST = 200  # characters of a setting to quote in a message
-LIBRARIES = ("hmcgp", "numpy", "scipy", "numba")  # on which the last bits of a draw depend
+LONGEST = 200  # characters of a setting quoted in a message
+LIBRARIES = ("hmcgp", "numpy", "scipy", "numba")  # the last bits of a draw depend on their versions
 
 
 class Checkpoint:
-    """The file of a run; as a context, it is held by this run until the end.
+    """The file of a run; as a context, it is locked from `open` to the end.
 
     Parameters
     ----------
     path : str or path-like
         A file, or an existing folder in which to keep one.
-    records : list of Record
-        The chains, as yet unbegun; their streams are where they begin.
-    settings : dict
-        What a run must have in common with the file to go on from it, JSON-compatible.
+    run : Run
+        The chains, before their first draw.
     """
 
-    def __init__(self, path: str | os.PathLike[str], records: list[Record], settings: dict[str, Any]) -> None:
+    def __init__(self, path: str | os.PathLike[str], run: Run) -> None:
         self.path = checkpoint_path(path)
-        self.records, self.settings = records, settings
-        self.error: OSError | InvalidInput | None = None
-        self.seconds = 0.0  # that the draws in the file took, by all calls
-        self._begin = 0.0  # this call, by the clock, as if it had made them all
+        self.task, self.records = run.tasks[0], run.records
+        self.settings = describe(run)
+        self.error: OSError | InvalidInput | None = None  # of the last attempt to write
+        self.seconds = 0.0  # of all calls that made the draws in the file
+        self._begin = 0.0  # time at which this call would have begun, had it made them all
         self._written = -1  # draws in the file
-        self._streams = [record.snapshot.stream for record in records]
+        self._streams = [record.snapshot.stream for record in run.records]
         self._lock = threading.Lock()
         self._next = inf
         self._held = ExitStack()
@@ -72,24 +71,23 @@ class Checkpoint:
     def __exit__(self, *exception: object) -> None:
         self._held.close()
 
-    def open(self, task: ChainTask, *, seeded: bool) -> None:
-        """Take the chains to where the file ends; without a file, make one.
+    def open(self, *, seeded: bool) -> None:
+        """Read the draws of the file into the records; without a file, create one.
 
         Parameters
         ----------
-        task : ChainTask
-            That of the first chain; its log density is compared with what the file says of it.
         seeded : bool
             Whether the user gave a seed, which must be that of the file.
         """
+        task = self.task
         if not self._archived:
             self._held.enter_context(exclusive(self.path, "checkpoint"))
         if os.path.exists(self.path):
-            self._resume(load(self.path), task.target, seeded=seeded)
+            self._resume(load(self.path), task.density, seeded=seeded)
             if not all(record.finished for record in self.records):
                 check_replaceable(self.path, "checkpoint")
         else:
-            check_storable(find_start(task.target, restore_generator(self._streams[0]), task.start).carry)
+            check_storable(find_start(task.density, restore_generator(self._streams[0]), task.start).carry)
             try:
                 self.write()
             except OSError as error:
@@ -99,12 +97,12 @@ class Checkpoint:
 
     @property
     def _archived(self) -> bool:
-        """Whether nobody can write it, its folder being read-only: a finished run can still be read."""
+        """Whether the file lies in a read-only folder, where a finished run can still be read."""
         folder = os.path.dirname(os.path.realpath(self.path))
         return os.path.exists(self.path) and not os.access(folder, os.W_OK)
 
     def tick(self) -> None:
-        """Write if it is time and nobody else is at it; a full disk does not end the run."""
+        """Write if it is time and no other thread does; a full disk does not end the run."""
         if time.monotonic() >= self._next and self._lock.acquire(blocking=False):
             try:
                 begin = time.monotonic()
@@ -118,7 +116,7 @@ class Checkpoint:
                 self._lock.release()
 
     def close(self) -> None:
-        """Write what there is at the end."""
+        """Write the draws at the end of the run."""
         with self._lock:
             try:
                 self.write()
@@ -127,8 +125,8 @@ class Checkpoint:
                 self.error = error
 
     def write(self) -> None:
-        """Replace the file by what the chains have done so far."""
-        snapshots = [record.snapshot for record in self.records]  # first: rows below their counts are whole
+        """Replace the file by one with the draws so far."""
+        snapshots = [record.snapshot for record in self.records]  # first, as rows below their counts are complete
         n_draws = sum(snapshot.done for snapshot in snapshots)
         if n_draws != self._written:
             self.seconds = time.monotonic() - self._begin if n_draws else 0.0
@@ -137,23 +135,11 @@ class Checkpoint:
                 file.write(content)
             self._written = n_draws
 
-    def _resume(self, saved: Saved, target: Target, *, seeded: bool) -> None:
+    def _resume(self, saved: Saved, density: LogDensity, *, seeded: bool) -> None:
+        """Fill the records with saved draws; raise InvalidInput if they are of another run."""
         settings, streams, snapshots, self.seconds = saved.header
-        n_saved = len(snapshots)
         versions = differences(self.settings["versions"], settings["versions"])
-        data = differences(self.settings["data"], settings["data"])
-        different = [f"the data are other: {', '.join(data)}"] if data else []
-        different += differences(self.settings, settings, leave_out=("data", "versions"))
-        if n_saved > len(self.records):
-            different.append(f"chains is {len(self.records)} here and {n_saved} there")
-        if max(s.done for s in snapshots) > self.records[0].total:
-            different.append("it holds more draws than are asked for")
-        if not different:  # from here on the shapes fit
-            if seeded and streams != self._streams[:n_saved]:
-                different.append("random_state is another")
-            elif not same_density(target, snapshots):
-                causes = "kernel, priors, likelihood, evidence" if self.settings["data"] else "data, kernel, priors"
-                different.append(f"the log density is another ({causes}, or their settings)")
+        different = self._differences(saved.header, density, seeded=seeded)
         if different:
             different += [f"version of {change}" for change in versions]
             raise InvalidInput(
@@ -171,13 +157,32 @@ class Checkpoint:
             warn_user(
                 f"'checkpoint' {str(self.path)!r} was begun with other versions ({'; '.join(versions)}): the run goes "
                 "on, but its draws may differ in their last digits from those of a run that was never interrupted.",
-                ApproximationWarning,
+                CheckpointWarning,
             )
         self._written = sum(snapshot.done for snapshot in snapshots)
 
+    def _differences(self, header: Header, density: LogDensity, *, seeded: bool) -> list[str]:
+        """Return in what the run of a file differs from this one, in words."""
+        settings, streams, snapshots, _ = header
+        data = differences(self.settings["data"], settings["data"])
+        different = [f"the data are other: {', '.join(data)}"] if data else []
+        different += differences(self.settings, settings, leave_out=("data", "versions"))
+        if len(snapshots) > len(self.records):
+            different.append(f"chains is {len(self.records)} here and {len(snapshots)} there")
+        if max(s.done for s in snapshots) > self.records[0].total:
+            different.append("it holds more draws than are asked for")
+        if different:
+            return different
+        if seeded and streams != self._streams[: len(snapshots)]:
+            return ["random_state is another"]
+        if not same_density(density, snapshots):
+            causes = "kernel, priors, likelihood, evidence" if self.settings["data"] else "data, kernel, priors"
+            return [f"the log density is another ({causes}, or their settings)"]
+        return []
+
 
 def checkpoint_path(path: str | os.PathLike[str]) -> Path:
-    """Return the file that a user's `checkpoint` means; one that could not be made is refused.
+    """Return the file for a user's `checkpoint`; raise InvalidInput if it could not be created.
 
     Parameters
     ----------
@@ -192,14 +197,14 @@ def checkpoint_path(path: str | os.PathLike[str]) -> Path:
 
 
 def differences(here: Mapping[str, Any], there: Mapping[str, Any], leave_out: Container[str] = ()) -> list[str]:
-    """Say in what two descriptions differ.
+    """Return the differences between two descriptions, in words.
 
     Parameters
     ----------
     here, there : mapping of str to object
-        Of this run, and in the file; all but digests is quoted.
+        Descriptions of this run and of the file; values other than digests are quoted.
     leave_out : container of str
-        Keys to leave out.
+        Keys to ignore.
     """
     found = []
     for key in [*here, *(key for key in there if key not in here)]:
@@ -218,58 +223,54 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def describe(target: Target, sampler: Sampler, tune: int, start: list[Array | None]) -> dict[str, Any]:
-    """Return what makes a run the one it is, beside its density and its seed.
+def describe(run: Run) -> dict[str, Any]:
+    """Return the settings that a run must share with a checkpoint, beside its log density and seed.
 
     Parameters
     ----------
-    target : Target
-        Gives the names of the parameters and the identity of the data.
-    sampler : Sampler
-        With its settings, if it is a dataclass.
-    tune : int
-        Length of warm-up.
-    start : list of ndarray or None
-        Where the chains start.
+    run : Run
+        The chains.
 
     Returns
     -------
     dict
-        JSON-compatible.  More draws and more chains continue a run, so they are not in here.  "data" is empty for a
-        target that has none.
+        JSON-compatible.  Numbers of draws and chains are left out, as a run may be extended.  "data" is empty for a
+        log density without data.
     """
-    settings: dict[str, Any] = {"parameters": list(target.names), "tune": int(tune), "sampler": sampler.name}
-    settings["data"] = target.identity() if isinstance(target, IdentifiedTarget) else {}
+    density, sampler, _ = run.tasks[0]
+    starts = [task.start for task in run.tasks]
+    settings: dict[str, Any] = {"parameters": list(density.names), "tune": run.records[0].tune, "sampler": sampler.name}
+    settings["data"] = density.identity() if isinstance(density, IdentifiedDensity) else {}
     settings["versions"] = {library: library_version(library) for library in LIBRARIES}
     if dataclasses.is_dataclass(sampler):
         settings |= {f"sampler.{f.name}": _plain(getattr(sampler, f.name)) for f in dataclasses.fields(sampler)}
-    if any(u is not None for u in start):
-        settings["start"] = _plain(np.array(start, dtype=float))
+    if any(u is not None for u in starts):
+        settings["start"] = _plain(np.array(starts, dtype=float))
     return settings
 
 
-def same_density(target: Target, snapshots: list[Snapshot]) -> bool:
-    """Return whether the target has the log density that the chains found where they stand."""
+def same_density(density: LogDensity, snapshots: list[Snapshot]) -> bool:
+    """Return whether the log density has its stored value at the last draw of every chain."""
     for state in (s.state for s in snapshots if s.state is not None):
-        value = evaluate(target, state.position, None).logdensity if len(state.position) == target.n_dim else -inf
+        value = init(density, state.position).logdensity if len(state.position) == density.n_dim else -inf
         if not abs(value - state.logdensity) <= 1e-6 * max(1.0, abs(state.logdensity)):
             return False
     return True
 
 
 def check_storable(carry: object) -> None:
-    """Refuse a target whose warm start cannot be written."""
+    """Raise InvalidInput for a `carry` that cannot be written."""
     try:
         encode(carry, [])
     except TypeError as error:
         raise InvalidInput(
-            f"'checkpoint' cannot store what this target carries from one evaluation to the next: {error}. "
+            f"'checkpoint' cannot store what this log density carries from one evaluation to the next: {error}. "
             "Let it carry None, numbers, arrays, or tuples of them."
         ) from error
 
 
 def _plain(value: Any) -> Any:
-    """A setting as JSON would give it back."""
+    """Return a setting as JSON would."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

@@ -1,9 +1,8 @@
-"""The file of a checkpoint.
+"""The format of checkpoint files.
 
 One netCDF file holds for each chain the draws so far, in unconstrained coordinates, with their statistics, and the
-snapshot that follows the last of them: random stream, state, and what warm-up has learnt.  The snapshot is kept as JSON
-that points into a block of numbers; nothing in the file is code.  A checksum of all of it follows the last byte that
-HDF5 looks at.
+snapshot after the last of them: random stream, state, and adaptation.  The snapshot is stored as JSON that refers to a
+block of numbers; nothing in the file is code.  A checksum of all of it follows the last byte that HDF5 reads.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.runtime.files import library_version, open_regular
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import DualAverage, Schedule, Tuning, Welford
-from hmcgp.samplers.chains.chain import Record, Snapshot
+from hmcgp.samplers.chains.record import Record, Snapshot
 from hmcgp.samplers.integrators import State
 from hmcgp.samplers.metric import Metric
 
@@ -33,12 +32,12 @@ SEAL_SIZE = len(FORMAT) + len(" sha256 ") + 64
 
 
 class Header(NamedTuple):
-    """What a file says of the run and its chains."""
+    """Settings of a run, and snapshots of its chains."""
 
-    settings: dict[str, Any]  # of the run, with the identity of its data and the versions of libraries
-    streams: list[Mapping[str, Any]]  # where each chain's random stream began
-    snapshots: list[Snapshot]  # where each chain stands
-    seconds: float  # that it took so far
+    settings: dict[str, Any]  # with the identity of the data and the versions of libraries
+    streams: list[Mapping[str, Any]]  # of each chain, at its beginning
+    snapshots: list[Snapshot]  # of each chain, after its last draw
+    seconds: float  # running time so far
 
 
 KINDS: dict[str, Any] = {
@@ -47,7 +46,7 @@ KINDS: dict[str, Any] = {
 
 
 class Saved(NamedTuple):
-    """What a file holds."""
+    """Content of a file."""
 
     header: Header
     positions: Array  # (chains, tune + draws, n_dim)
@@ -55,20 +54,10 @@ class Saved(NamedTuple):
 
 
 def dump(header: Header, records: list[Record]) -> bytes:
-    """Return the content of a file; of the records, rows beyond the snapshots in the header mean nothing."""
+    """Return the bytes of a file; rows of the records beyond the snapshots in the header are unused."""
     import h5netcdf
 
-    arrays: list[NDArray[Any]] = []
-    tree = {"header": encode(header, arrays), "arrays": [[a.dtype.str, a.shape] for a in arrays]}
-    variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {
-        "done": (("chain",), np.array([s.done for s in header.snapshots])),
-        "unconstrained": (("chain", "draw", "parameter"), np.stack([r.positions for r in records])),
-        "header": (("header_byte",), _bytes(json.dumps(tree).encode())),
-        "state": (("state_byte",), _bytes(b"".join(a.tobytes() for a in arrays) or b"\0")),
-    }
-    for name in records[0].stats.dtype.names or ():
-        column = np.stack([r.stats[name] for r in records])
-        variables[name] = (("chain", "draw"), column.astype(np.int8) if column.dtype == bool else column)
+    variables = _variables(header, records)
     buffer = io.BytesIO()
     with h5netcdf.File(buffer, "w") as file:
         for dims, values in variables.values():
@@ -85,8 +74,24 @@ def dump(header: Header, records: list[Record]) -> bytes:
     return body + _seal(body)
 
 
+def _variables(header: Header, records: list[Record]) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
+    """Return dimensions and values of the netCDF variables."""
+    arrays: list[NDArray[Any]] = []
+    tree = {"header": encode(header, arrays), "arrays": [[a.dtype.str, a.shape] for a in arrays]}
+    variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {
+        "done": (("chain",), np.array([s.done for s in header.snapshots])),
+        "unconstrained": (("chain", "draw", "parameter"), np.stack([r.positions for r in records])),
+        "header": (("header_byte",), _bytes(json.dumps(tree).encode())),
+        "state": (("state_byte",), _bytes(b"".join(a.tobytes() for a in arrays) or b"\0")),
+    }
+    for name in records[0].stats.dtype.names or ():
+        column = np.stack([r.stats[name] for r in records])
+        variables[name] = (("chain", "draw"), column.astype(np.int8) if column.dtype == bool else column)
+    return variables
+
+
 def load(path: Path) -> Saved:
-    """Read a file, and check every byte of it.
+    """Read a file and verify its checksum.
 
     Parameters
     ----------
@@ -148,7 +153,7 @@ def _split(content: bytes, layout: list[tuple[str, list[int]]]) -> list[NDArray[
 
 
 def encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
-    """JSON for numbers, text, None, arrays, and tuples and dicts of them; arrays go to the list."""
+    """Return JSON for numbers, text, None, arrays, and tuples and dicts of them; arrays are appended to the list."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.generic):
@@ -164,7 +169,7 @@ def encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
 
 
 def decode(value: Any, arrays: list[NDArray[Any]]) -> Any:
-    """Undo `encode`."""
+    """Return the value that `encode` was given."""
     if not isinstance(value, dict):
         return value
     [(kind, content)] = value.items()

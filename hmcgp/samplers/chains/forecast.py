@@ -1,4 +1,4 @@
-"""How long a run will take, said before it starts."""
+"""A forecast of the running time, from one timed evaluation."""
 
 from __future__ import annotations
 
@@ -7,60 +7,56 @@ import time
 from hmcgp.errors import InvalidInput
 from hmcgp.runtime.parallel import single_blas_thread
 from hmcgp.runtime.random import restore_generator
-from hmcgp.samplers.chains.chain import ChainTask, Record, find_start
+from hmcgp.samplers.chains.chain import ChainTask, Run
+from hmcgp.samplers.chains.record import Record
 from hmcgp.samplers.integrators import init
+from hmcgp.samplers.start import find_start
 
-REFUSE = 1.5  # times the time allowed, that warm-up alone would take: a forecast is not that far off
-TIMINGS = 3  # of evaluations of less than a tenth of a second: a busy machine only makes them longer
-NUDGE = 0.05  # of every coordinate: as far as a leapfrog step goes, so that the solver has something to do
+REFUSE = 1.5  # refuse a run whose warm-up would take this many times max_time: forecasts are not that far off
+TIMINGS = 3  # of which the shortest counts, as a busy machine only makes them longer
+NUDGE = 0.05  # change of every coordinate, about a leapfrog step, so that the solver has to iterate
 
 
 def time_evaluation(task: ChainTask, record: Record) -> float:
-    """Return the seconds of one evaluation, warm and compiled, near where a chain starts or stands.
+    """Return the seconds of one evaluation, after compilation and warm-started, near the last draw or the start.
 
-    The chain's random stream is copied, not used.
+    The random stream of the chain is copied, not used up.
     """
     with single_blas_thread():
         state = record.snapshot.state
         if state is None:
-            state = find_start(task.target, restore_generator(record.snapshot.stream), task.start)
-        state = init(task.target, state.position + 0.5 * NUDGE, state.carry)  # compiles, if nothing before it has
+            state = find_start(task.density, restore_generator(record.snapshot.stream), task.start)
+        state = init(task.density, state.position + 0.5 * NUDGE, state.carry)  # compiles, unless done before
         seconds: list[float] = []
         while len(seconds) < TIMINGS and sum(seconds) < 0.1:
             begin = time.perf_counter()
-            init(task.target, state.position + 0.5 * NUDGE, state.carry)
+            init(task.density, state.position + 0.5 * NUDGE, state.carry)
             seconds.append(time.perf_counter() - begin)
         return min(seconds)
 
 
-def forecast(
-    task: ChainTask, records: list[Record], n_workers: int, max_time: float, *, resumable: bool = False
-) -> str:
-    """Say how long the chains will take, and what `max_time` will make of that.
+def forecast(run: Run, max_time: float, *, resumable: bool = False) -> str:
+    """Return one line that forecasts the running time, and how much of the run `max_time` allows.
 
     Parameters
     ----------
-    task : ChainTask
-        That of the first chain.
-    records : list of Record
-        How far the chains are.
-    n_workers : int
-        How many chains run at a time.
+    run : Run
+        The chains, which may have draws already.
     max_time : float
-        Seconds that the user allows.
+        Time limit in seconds.
     resumable : bool, default=False
-        Whether the same call can go on where this one ends.
+        Whether the same call can continue from a checkpoint.
 
     Returns
     -------
     str
-        One line.
 
     Raises
     ------
     InvalidInput
-        If that is clearly too short for warm-up, and nothing would be left.
+        If the limit is clearly too short for warm-up, so that no draws would be left.
     """
+    task, records, n_workers = run.tasks[0], run.records, run.n_workers
     seconds = time_evaluation(task, records[0])
     steps = task.sampler.usual_steps
     n_draws = sum(record.total - record.count for record in records)

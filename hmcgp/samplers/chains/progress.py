@@ -1,7 +1,7 @@
 """One progress bar for all chains.
 
-Chains call `tick` after each draw, which costs a clock reading; ten times a second one of them redraws the bar
-from what the chains have recorded.
+Chains call `tick` after each draw, which reads the clock; ten times a second one of them redraws the bar from the
+records of all chains.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hmcgp.samplers.chains.chain import Record
+from hmcgp.samplers.chains.record import Record
 
 INTERVAL = 0.1  # seconds between two drawings
 # without tqdm's rate, so that everything fits into 80 columns
@@ -24,27 +24,24 @@ RECENT = 50  # draws per chain that the acceptance rate is averaged over
 
 
 class Progress:
-    """A tqdm bar over the draws of all chains, quiet where there is no terminal or notebook.
+    """A tqdm bar over the draws of all chains, hidden where there is no terminal or notebook.
 
     Parameters
     ----------
     records : list of Record
-        Where the chains write; only read here.
-    tune : int
-        Length of warm-up, whose divergences do not count.
+        Draws of the chains; only read here.
     enabled : bool
-        False shows nothing, anywhere.
+        False shows nothing.
     """
 
-    def __init__(self, records: list[Record], tune: int, *, enabled: bool) -> None:
+    def __init__(self, records: list[Record], *, enabled: bool) -> None:
         self._records = records
-        self._tune = tune
         self._lock = threading.Lock()
         self._bar: Any = _bar(sum(r.total for r in records), sum(r.count for r in records)) if enabled else None
         self._next = float("inf") if self._bar is None or self._bar.disable else 0.0
 
     def tick(self) -> None:
-        """Redraw if it is time and nobody else is at it."""
+        """Redraw if it is time and no other thread does."""
         if time.monotonic() >= self._next and self._lock.acquire(blocking=False):
             try:
                 self._redraw()
@@ -67,11 +64,11 @@ class Progress:
         self._bar.refresh()
 
     def summary(self) -> dict[str, str]:
-        """Divergences after warm-up, recent acceptance rate and step size, over the chains that have begun."""
+        """Divergences after warm-up, recent acceptance rate and step size, of all chains with draws."""
         begun = [(r.stats, r.count) for r in self._records if r.count]
         if not begun:
             return {}
-        diverged = sum(int(stats["diverging"][self._tune : n].sum()) for stats, n in begun)
+        diverged = sum(int(r.stats["diverging"][r.tune : r.count].sum()) for r in self._records)
         acceptance = np.mean([stats["acceptance_rate"][max(n - RECENT, 0) : n].mean() for stats, n in begun])
         step_size = np.mean([stats["step_size"][n - 1] for stats, n in begun])
         return {"div": f"{diverged}", "acc": f"{acceptance:.2f}", "step": f"{step_size:.2g}"}
@@ -79,7 +76,7 @@ class Progress:
 
 def _bar(total: int, done: int) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a notebook without ipywidgets: text does as well
+        warnings.simplefilter("ignore")  # a notebook without ipywidgets shows text
         from tqdm.auto import tqdm
     return tqdm(
         total=total,
@@ -92,6 +89,6 @@ def _bar(total: int, done: int) -> Any:
 
 
 def _in_notebook() -> bool:
-    """Return whether a notebook shows the output: its stderr is no terminal, yet draws bars."""
+    """Return whether a notebook shows the output: it can draw bars, though its stderr is no terminal."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None

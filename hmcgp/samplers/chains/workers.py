@@ -1,11 +1,12 @@
-"""How chains share the workers.
+"""Running chains on workers: in turns on threads, in rounds on processes or a cluster.
 
-In threads, every worker takes the chain that has waited longest, runs it for a moment, and puts it back: when a run is
-stopped early, by Ctrl-C or by the clock, all chains have come equally far.  Records are shared, so nothing is lost.
+On threads, every worker takes the chain that has waited longest, runs it for a moment, and puts it back: when a run is
+stopped early, by Ctrl-C or at its time limit, all chains have about the same number of draws.  Records are shared, so
+nothing is lost.
 
-In processes or on a cluster, chains run in rounds.  Each round sends out where the chains stand and takes back the
-draws made since; what is lost with a worker is its part of a round, which a cluster then runs again elsewhere.  A
-chain's draws depend on its snapshot alone, so they are the same bit for bit in all cases.
+On processes or a cluster, chains run in rounds.  Each round sends out the snapshots of the chains and takes back the
+draws made since; a lost worker loses its part of one round, which a cluster then runs again elsewhere.  Draws of a
+chain depend on its snapshot alone, so they are the same bit for bit in all cases.
 """
 
 from __future__ import annotations
@@ -20,86 +21,81 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import HmcgpError
-from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks, shares_memory
+from hmcgp.runtime.interrupts import Deadline, deferred_interrupts, working_for
+from hmcgp.runtime.parallel import run_tasks
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers.chains.chain import ChainTask, Control, Record, Snapshot, run_chain
+from hmcgp.samplers.chains.chain import ChainTask, Run, run_chain
+from hmcgp.samplers.chains.record import Record, Snapshot
 
-SLICE = 0.5  # seconds for which a thread runs a chain before it takes the next
-FIRST_ROUND, ROUND = 1.0, 5.0  # seconds of a round: the first one short, to show soon how it goes
+TURN = 0.5  # seconds for which a thread runs a chain before it takes the next
+FIRST_ROUND, ROUND = 1.0, 5.0  # seconds of a round: the first one short, to show progress soon
 
 
-def run_chains(
-    tasks: list[ChainTask], records: list[Record], control: Control, tick: Callable[[], None], n_jobs: int | None
-) -> None:
-    """Run chains to their ends, or until they are stopped, wherever `joblib.parallel_config` says.
+def share_chains(run: Run, tick: Callable[[], None]) -> Callable[[], None]:
+    """Return the function that every thread runs until all chains are finished or stopped.
 
     Parameters
     ----------
-    tasks, records : list
-        One per chain; the records are written to.
-    control : Control
-        Stops the chains.
+    run : Run
+        The chains; draws and errors are written to their records.  With fewer threads than chains, they take turns.
     tick : callable
-        Called from time to time, at least once per draw in threads and once per round elsewhere.
-    n_jobs : int, optional
-        Number of workers.
+        Called after each draw.
+
+    Returns
+    -------
+    callable
+    """
+    waiting = deque(chain for chain in zip(run.tasks, run.records, strict=True) if not chain[1].finished)
+    seconds = TURN if len(waiting) > run.n_workers else inf
+
+    def take_turns() -> None:
+        while waiting and not run.stop.is_set():
+            try:
+                task, record = waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            run_chain(task, record, run.stop, tick, seconds)
+            if not record.finished:
+                waiting.append((task, record))
+
+    return take_turns
+
+
+def run_in_rounds(run: Run, tick: Callable[[], None]) -> None:
+    """Run chains on the workers of `joblib.parallel_config` until all are finished or stopped.
+
+    Parameters
+    ----------
+    run : Run
+        The chains; draws and errors are written to their records.
+    tick : callable
+        Called after each round.
 
     Raises
     ------
     WorkersLost
-        When other processes died, or could not be given their work.  The records hold the rounds before.  Errors of
-        the chains themselves are written to their records.
+        If processes died or could not be given their work.  The records hold the rounds before.
     """
-    n_workers = resolve_n_jobs(n_jobs, len(tasks))
-    if shares_memory():
-        _in_threads(tasks, records, control, tick, n_workers)
-    else:
-        _in_rounds(tasks, records, control, tick, n_workers)
-
-
-def _in_threads(
-    tasks: list[ChainTask], records: list[Record], control: Control, tick: Callable[[], None], n_threads: int
-) -> None:
-    waiting = deque(c for c, record in enumerate(records) if not record.finished)
-    seconds = SLICE if len(waiting) > n_threads else inf
-
-    def work() -> None:
-        while waiting and not control.over:
-            try:
-                c = waiting.popleft()
-            except IndexError:  # another thread was faster
-                return
-            run_chain(tasks[c], records[c], control, tick, seconds)
-            if not records[c].finished:
-                waiting.append(c)
-
-    run_tasks([(work, ())] * n_threads, n_threads)
-
-
-def _in_rounds(
-    tasks: list[ChainTask], records: list[Record], control: Control, tick: Callable[[], None], n_workers: int
-) -> None:
     seconds = FIRST_ROUND
-    while not control.over:
-        unfinished = [c for c, record in enumerate(records) if not record.finished]
-        if not unfinished:
-            return
-        calls = [(run_segment, (tasks[c], *_standing(records[c]), seconds, control.remaining)) for c in unfinished]
+    while not (run.stop.is_set() or run.finished):
+        chains = [chain for chain in zip(run.tasks, run.records, strict=True) if not chain[1].finished]
+        limits = (seconds, run.stop.remaining)
+        calls = [(run_segment, (task, record.snapshot, *record.length, *limits)) for task, record in chains]
         try:
-            segments = run_tasks(calls, n_workers)
+            segments = run_tasks(calls, run.n_workers)
         except Exception as error:
             raise WorkersLost(_what_happened(error)) from error
-        for c, segment in zip(unfinished, segments, strict=True):
-            records[c].fill(segment.positions, segment.stats, segment.snapshot)
+        for (_, record), segment in zip(chains, segments, strict=True):
+            record.fill(segment.positions, segment.stats, segment.snapshot)
             if segment.error is not None:
-                records[c].error = segment.error
-                control.stop.set()
+                record.error = segment.error
+                run.stop.set()
         tick()
         seconds = ROUND
 
 
 class WorkersLost(HmcgpError):
-    """Other processes died, or could not be given their work."""
+    """Raised when processes died or could not be given their work."""
 
 
 def _what_happened(error: Exception) -> str:
@@ -117,12 +113,12 @@ def _what_happened(error: Exception) -> str:
 
 
 def _is_closed_client(error: Exception) -> bool:
-    """Whether the user's own client ended the run: it refuses new work, and cancels what it waits for."""
+    """Return whether the user closed the client: it then refuses new work, and cancels what it waits for."""
     return "Client is closed" in str(error) or type(error).__name__ in ("CancelledError", "FutureCancelledError")
 
 
 class Segment(NamedTuple):
-    """The draws that a worker has made, and where they end."""
+    """Draws that a worker has made, and the snapshot after the last of them."""
 
     positions: Array  # (m, n_dim)
     stats: NDArray[np.void]  # (m,)
@@ -130,40 +126,39 @@ class Segment(NamedTuple):
     error: Exception | None
 
 
-def _standing(record: Record) -> tuple[Snapshot, int, int]:
-    return record.snapshot, record.tune, record.total - record.tune
-
-
 def run_segment(
     task: ChainTask, snapshot: Snapshot, tune: int, draws: int, seconds: float, remaining: float
 ) -> Segment:
-    """Take a chain on for some seconds, in a worker that has only its arguments.
+    """Continue a chain for some seconds, in a worker that has only its arguments.
 
     Parameters
     ----------
     task : ChainTask
-        What to run.
+        The chain.
     snapshot : Snapshot
-        Where the chain stands.
+        Where it continues.
     tune, draws : int
-        Length of warm-up, and of what is kept.
+        Draws of warm-up, and draws to keep.
     seconds : float
-        Pause at the first draw that ends after so long.
+        Pause after the first draw that ends later than this.
     remaining : float
-        Stop for good after so many seconds.
+        Seconds until the deadline of the run.
 
     Returns
     -------
     Segment
     """
-    record = Record(tune, draws, task.target.n_dim, task.sampler.info, snapshot)
-    run_chain(task, record, Control(remaining), lambda: None, seconds)
+    record = Record(tune, draws, task.density.n_dim, task.sampler.info, snapshot)
+    with deferred_interrupts():
+        stop = Deadline(remaining)
+        with working_for(stop):
+            run_chain(task, record, stop, lambda: None, seconds)
     rows = slice(snapshot.done, record.count)
     return Segment(record.positions[rows], record.stats[rows], record.snapshot, _portable(record.error))
 
 
 def _portable(error: Exception | None) -> Exception | None:
-    """Return the error, or one that says the same where it would not survive the way back."""
+    """Return the error, or one of the same text if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

@@ -29,7 +29,7 @@ from hmcgp.runtime.typing import Array
 
 @dataclass(frozen=True)
 class WithDerivatives(Kernel):
-    """The covariance of f and its derivatives, told apart by the last column of the inputs.
+    """Covariance of a function f and its derivatives; the last input says which of them a row observes.
 
     0 there means the value f(x), and k = 1, 2, … the derivative ∂f/∂x_k along the k-th of the other columns.  So slopes
     can be observed beside values, and predicted from them.
@@ -54,10 +54,6 @@ class WithDerivatives(Kernel):
                 "'kernel' of WithDerivatives must be SquaredExponential, or Matern with nu 1.5 or 2.5, whose functions "
                 f"have a derivative; got {self.kernel!r}."
             )
-
-    def children(self) -> dict[str, Kernel]:
-        """The kernel of the function itself."""
-        return {"": self.kernel}
 
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         if len(inputs) < 2:
@@ -94,7 +90,6 @@ class WithDerivatives(Kernel):
         return [(1.0 + t + t**2 / 3.0) * E, -5.0 / 6.0 * (1.0 + t) * E, 25.0 / 12.0 * E, -125.0 / 24.0 * over * E]
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        """Covariance matrix and pullback (see `Kernel.vjp`)."""
         rows = self._rows(X)
         shape = _Shape(rows, rows)
         F = self._profile(shape.s)
@@ -130,7 +125,7 @@ class _Rows(NamedTuple):
 
 
 class _Shape:
-    """What the covariances of two sets of rows are made of, beside F."""
+    """Factors of the covariances between two sets of rows that do not depend on F."""
 
     def __init__(self, left: _Rows, right: _Rows) -> None:
         n, m = left.Z.shape[1], right.Z.shape[1]
@@ -147,7 +142,7 @@ class _Shape:
         self.same = same * 2.0 * left.inverse[:, None] ** 2
 
     def combine(self, F0: Array, F1: Array, F2: Array) -> Array:
-        """The covariances, from φ and its first two derivatives."""
+        """Covariances, from φ and its first two derivatives."""
         both, one = self.a & self.b, self.a ^ self.b
         return np.where(both, F2 * self.pq - F1 * self.same, np.where(one, F1 * self.pq, F0))
 

@@ -131,17 +131,17 @@ class Funnel(Gaussian):
 
 
 class WrongGradient:
-    """Another target with its gradient off by a factor."""
+    """Another density with its gradient off by a factor."""
 
-    def __init__(self, target, factor=1.02):
-        self._target = target
+    def __init__(self, density, factor=1.02):
+        self._density = density
         self._factor = factor
 
     def __getattr__(self, name):
-        return getattr(self._target, name)
+        return getattr(self._density, name)
 
     def evaluate(self, u, carry=None):
-        evaluation = self._target.evaluate(u, carry)
+        evaluation = self._density.evaluate(u, carry)
         return evaluation._replace(grad=self._factor * evaluation.grad)
 
 

@@ -1,9 +1,8 @@
-"""What the pictures ask of a result, and how they ask for it."""
+"""Checks and labels that the pictures share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,70 +13,11 @@ from hmcgp.runtime.typing import Array
 _MARGIN = 0.06  # of the range of the data, on each side
 
 
-class TraceLike(Protocol):
-    """Draws of the natural parameters, with their names and statistics."""
-
-    @property
-    def draws(self) -> Array:
-        """Natural parameters, of shape (chains, draws, n_dim)."""
-        ...
-
-    @property
-    def names(self) -> Sequence[str]:
-        """One name per parameter, such as ``length_scale[FL]``."""
-        ...
-
-    @property
-    def stats(self) -> Mapping[str, NDArray[Any]]:
-        """Statistics of shape (chains, draws), among them `diverging`."""
-        ...
-
-
-class Sampled(Protocol):
-    """A fitted estimator with a posterior."""
-
-    @property
-    def trace_(self) -> TraceLike:
-        """Draws of all free parameters."""
-        ...
-
-    @property
-    def parameters_(self) -> Sequence[Any]:
-        """Free parameters, in the order of the columns of the trace."""
-        ...
-
-
-class Classifier(Protocol):
-    """A fitted binary classifier."""
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """The two labels, sorted."""
-        ...
-
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities of shape (n, 2)."""
-        ...
-
-
-class DrawnClassifier(Classifier, Protocol):
-    """A fitted binary classifier that also predicts draw by draw."""
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of inputs."""
-        ...
-
-    def predict_proba_draws(self, X: Any) -> Array:
-        """Probabilities of shape (n_draws, n, 2)."""
-        ...
-
-
-def require(result: object, *attributes: str) -> None:
-    """Refuse a result that is not fitted, or that cannot do what a picture needs."""
-    missing = [name for name in attributes if not hasattr(result, name)]
-    kind = type(result).__name__
-    if any(name.endswith("_") for name in missing) and hasattr(result, "fit"):
+def require(gp: object, *attributes: str) -> None:
+    """Refuse an estimator that is not fitted, or lacks an attribute that a picture needs."""
+    missing = [name for name in attributes if not hasattr(gp, name)]
+    kind = type(gp).__name__
+    if any(name.endswith("_") for name in missing) and hasattr(gp, "fit"):
         raise InvalidInput(f"this {kind} is not fitted yet: call gp.fit(X, y) first.")
     if missing:
         raise InvalidInput(
@@ -115,17 +55,17 @@ def target_label(y: object, label: object) -> str:
     return f"P({getattr(y, 'name', None) or 'y'} = {label})"
 
 
-def input_names(result: object, X: object = None) -> list[str] | None:
+def input_names(gp: object, X: object = None) -> list[str] | None:
     """Column names of the fit, else of `X`, else None."""
-    for names in (getattr(result, "feature_names_in_", None), getattr(X, "columns", None)):
+    for names in (getattr(gp, "feature_names_in_", None), getattr(X, "columns", None)):
         if names is not None:
             return [str(name) for name in names]
     return None
 
 
-def named_like_fit(result: object, X: Array) -> Any:
+def named_like_fit(gp: object, X: Array) -> Any:
     """Give `X` the column names of the fit, so that the estimator finds what it was fitted on."""
-    names = getattr(result, "feature_names_in_", None)
+    names = getattr(gp, "feature_names_in_", None)
     if names is None:
         return X
     import pandas as pd
@@ -139,11 +79,12 @@ def check_prob(prob: float) -> None:
         raise InvalidInput(f"'prob' must be between 0 and 1; got {prob}.")
 
 
-def inputs_of(result: Any, X: Any, n_inputs: int) -> Array:
+def inputs_of(gp: Any, X: Any, n_inputs: int) -> Array:
+    """Return `X` with one row per case; refuse another number of inputs than a picture shows."""
     data = np.asarray(X, dtype=float)
     if n_inputs == 1 and data.ndim == 1:
         data = data[:, None]
-    fitted = result.n_features_in_
+    fitted = gp.n_features_in_
     if fitted != n_inputs or data.ndim != 2 or data.shape[1] != n_inputs:
         raise InvalidInput(
             f"this picture is of {n_inputs} input{'s' * (n_inputs > 1)}; "
@@ -159,6 +100,12 @@ def range_of(data: Array | None, limits: tuple[float, float] | None) -> tuple[fl
     if data is None:
         raise InvalidInput("'X' or 'limits' must be given, to know where to draw.")
     return widened(data)
+
+
+def grid_2d(data: Array, n_grid: int) -> tuple[Array, Array, Array]:
+    """Return the two axes of a grid over the range of the data, and its points of shape (n_grid ** 2, 2)."""
+    x0, x1 = (np.linspace(*widened(column), n_grid) for column in data.T)
+    return x0, x1, np.stack([axis.ravel() for axis in np.meshgrid(x0, x1)], axis=1)
 
 
 def widened(column: Array) -> tuple[float, float]:

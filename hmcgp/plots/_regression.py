@@ -1,44 +1,23 @@
-"""Predicted numbers as a function of one or two inputs, with the data."""
+"""Predictions of a regressor as a function of one or two inputs, with the data."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hmcgp.errors import InvalidInput
-from hmcgp.plots import _style as style
-from hmcgp.plots._result import check_prob, input_names, inputs_of, named_like_fit, range_of, require, widened
+from hmcgp.plots import style
+from hmcgp.plots._checks import check_prob, grid_2d, input_names, inputs_of, named_like_fit, range_of, require
 from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Regressor(Protocol):
-    """A fitted regressor that predicts a distribution."""
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of inputs."""
-        ...
-
-    def predict(self, X: Any) -> Array:
-        """Means of shape (n,)."""
-        ...
-
-    def predict_quantiles(self, X: Any, quantiles: Any) -> Array:
-        """Quantiles of new observations, of shape (n, k)."""
-        ...
-
-    def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
-        """Mean and variance of the function, each of shape (n,)."""
-        ...
-
-
-def numbers_1d(
-    result: Regressor,
+def regression_1d(
+    gp: Any,
     X: Any = None,
     y: ArrayLike | None = None,
     *,
@@ -52,7 +31,7 @@ def numbers_1d(
 
     Parameters
     ----------
-    result : fitted regressor with one input
+    gp : fitted regressor with one input
     X, y : array of shape (n, 1) or (n,), array of shape (n,), optional
         Data to show; `y` may have a column for each output.
     output : str or int, optional
@@ -70,14 +49,14 @@ def numbers_1d(
     -------
     Axes
     """
-    require(result, "n_features_in_", "predict_quantiles", "latent_mean_and_variance")
+    require(gp, "n_features_in_", "predict_quantiles", "latent_mean_and_variance")
     check_prob(prob)
-    result, y, label = _of_output(result, y, output)
-    data = None if X is None else inputs_of(result, X, 1)[:, 0]
+    gp, y, label = _single_output(gp, y, output)
+    data = None if X is None else inputs_of(gp, X, 1)[:, 0]
     grid = np.linspace(*range_of(data, limits), n_grid)
-    asked = named_like_fit(result, grid[:, None])
-    low, high = result.predict_quantiles(asked, [0.5 - prob / 2, 0.5 + prob / 2]).T
-    mean, variance = result.latent_mean_and_variance(asked)
+    inputs = named_like_fit(gp, grid[:, None])
+    low, high = gp.predict_quantiles(inputs, [0.5 - prob / 2, 0.5 + prob / 2]).T
+    mean, variance = gp.latent_mean_and_variance(inputs)
     half = _half_width(prob) * np.sqrt(variance)
     ax = style.new_axes(ax, (6.4, 3.8))
     ax.fill_between(grid, low, high, color=style.BLUE, alpha=0.13, lw=0, label=f"{100 * prob:g} % of observations")
@@ -85,17 +64,15 @@ def numbers_1d(
     ax.plot(grid, mean, color=style.BLUE, lw=1.8, label="mean")
     if data is not None and y is not None:
         ax.plot(data, np.asarray(y), "o", ms=3.6, color=style.INK, mec="white", mew=0.5, label="data", zorder=3)
-    names = input_names(result, X)
+    names = input_names(gp, X)
     ax.set(xlabel=names[0] if names else "input", ylabel=label, xlim=(grid[0], grid[-1]))
     style.clean(ax)
-    ax.legend(
-        frameon=False, fontsize=style.SMALL, labelcolor=style.INK, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4
-    )
+    style.legend_above(ax)
     return ax
 
 
-def numbers_2d(
-    result: Regressor,
+def regression_2d(
+    gp: Any,
     X: Any,
     y: ArrayLike,
     *,
@@ -107,7 +84,7 @@ def numbers_2d(
 
     Parameters
     ----------
-    result : fitted regressor with two inputs
+    gp : fitted regressor with two inputs
     X : array or DataFrame of shape (n, 2)
         Inputs of the data to show; they set the limits.
     y : array of shape (n,), or (n, k) for k outputs
@@ -124,16 +101,15 @@ def numbers_2d(
     """
     from matplotlib.ticker import MaxNLocator
 
-    require(result, "n_features_in_", "predict")
-    result, y, label = _of_output(result, y, output)
-    data, y_shown = inputs_of(result, X, 2), np.asarray(y, dtype=float)
+    require(gp, "n_features_in_", "predict")
+    gp, y, label = _single_output(gp, y, output)
+    data, y_shown = inputs_of(gp, X, 2), np.asarray(y, dtype=float)
     if y_shown.shape != (len(data),):
         raise InvalidInput(f"'y' must have one number per row of 'X'; got {y_shown.shape} for {len(data)} rows.")
     seen = ~np.isnan(y_shown)
     data, y_shown = data[seen], y_shown[seen]
-    x0, x1 = (np.linspace(*widened(column), n_grid) for column in data.T)
-    points = np.stack([axis.ravel() for axis in np.meshgrid(x0, x1)], axis=1)  # (n_grid ** 2, 2)
-    mean = result.predict(named_like_fit(result, points)).reshape(n_grid, n_grid)
+    x0, x1, points = grid_2d(data, n_grid)
+    mean = gp.predict(named_like_fit(gp, points)).reshape(n_grid, n_grid)
     low, high = min(mean.min(), y_shown.min()), max(mean.max(), y_shown.max())
     ax = style.new_axes(ax, (6.2, 4.8))
     filled = ax.contourf(x0, x1, mean, levels=np.linspace(low, high, 41), cmap="viridis", vmin=low, vmax=high)
@@ -150,44 +126,44 @@ def numbers_2d(
         lw=0.8,
         zorder=3,
     )
-    names = input_names(result, X) or ["input 0", "input 1"]
+    names = input_names(gp, X) or ["input 0", "input 1"]
     ax.set(xlabel=names[0], ylabel=names[1], xlim=(x0[0], x0[-1]), ylim=(x1[0], x1[-1]))
     style.clean(ax)
     style.colorbar(ax, filled, label, ticks=MaxNLocator(7))
     return ax
 
 
-class _OneOfSeveral:
-    """A regressor as a picture of one of its outputs sees it."""
+class _SingleOutput:
+    """One output of a regressor with several, as a regressor."""
 
-    def __init__(self, result: Any, output: int) -> None:
-        self._result, self._output = result, output
-        self.n_features_in_ = result.n_features_in_
-        if hasattr(result, "feature_names_in_"):
-            self.feature_names_in_ = result.feature_names_in_
+    def __init__(self, gp: Any, output: int) -> None:
+        self._gp, self._output = gp, output
+        self.n_features_in_ = gp.n_features_in_
+        if hasattr(gp, "feature_names_in_"):
+            self.feature_names_in_ = gp.feature_names_in_
 
     def predict(self, X: Any) -> Array:
-        return np.asarray(self._result.predict(X)[:, self._output])
+        return np.asarray(self._gp.predict(X)[:, self._output])
 
     def predict_quantiles(self, X: Any, quantiles: Any) -> Array:
-        return np.asarray(self._result.predict_quantiles(X, quantiles)[:, self._output])
+        return np.asarray(self._gp.predict_quantiles(X, quantiles)[:, self._output])
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
-        mean, variance = self._result.latent_mean_and_variance(X)
+        mean, variance = self._gp.latent_mean_and_variance(X)
         return mean[:, self._output], variance[:, self._output]
 
 
-def _of_output(result: Regressor, y: Any, output: str | int | None) -> tuple[Regressor, Any, str]:
-    """One output of a regressor, its targets, and what they are called."""
-    names = [str(name) for name in getattr(result, "output_names_", ())]
+def _single_output(gp: Any, y: Any, output: str | int | None) -> tuple[Any, Any, str]:
+    """Return one output of a regressor as a regressor, its targets, and their name."""
+    names = [str(name) for name in getattr(gp, "output_names_", ())]
     if not names:
         if output is not None:
             raise InvalidInput(f"this fit has one output; got output={output!r}.")
-        return result, y, str(getattr(y, "name", None) or "y")
+        return gp, y, str(getattr(y, "name", None) or "y")
     if output not in (*names, *range(len(names))):
         raise InvalidInput(f"this fit has {len(names)} outputs: choose one by output=, of {names}; got {output!r}.")
     number = names.index(output) if isinstance(output, str) else int(output or 0)
-    return _OneOfSeveral(result, number), np.asarray(y)[:, number] if np.ndim(y) == 2 else y, names[number]
+    return _SingleOutput(gp, number), np.asarray(y)[:, number] if np.ndim(y) == 2 else y, names[number]
 
 
 def _half_width(prob: float) -> float:

@@ -1,4 +1,4 @@
-"""Which of C correlated Gaussian variables is the largest, by quasi-Monte Carlo (Genz 1992, J. Comp. Graph. Stat. 1).
+"""Probability of each of C Gaussian variables to be the largest, by quasi-Monte Carlo (Genz 1992, JCGS 1).
 
     p_c = P(g_c > g_j for all j ≠ c),   g ~ N(m, S) in C dimensions
 
@@ -42,7 +42,7 @@ def uniform_points(n_dim: int, n_points: int = N_POINTS, seed: int = _SEED) -> A
     return np.ascontiguousarray(qmc.Sobol(n_dim, rng=np.random.default_rng(seed)).random(n_points).T)
 
 
-def largest(mean: Array, covariance: Array, points: Array | None = None) -> Array:
+def probability_of_largest(mean: Array, covariance: Array, points: Array | None = None) -> Array:
     """Probability of each component to be the largest, for each row.
 
     Parameters

@@ -39,8 +39,14 @@ def clean(ax: Axes, *, hide: tuple[str, ...] = ("top", "right")) -> None:
         label.set(size=TEXT, color=INK)
 
 
+def legend_above(ax: Axes) -> None:
+    """Add a legend in one line above the frame."""
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 4}
+    ax.legend(frameon=False, fontsize=SMALL, labelcolor=INK, **place)
+
+
 def probability_map() -> LinearSegmentedColormap:
-    """Class 0's colour at 0, white at 1/2, class 1's colour at 1, softened so that data stand out."""
+    """Colour map with class 0's colour at 0, white at 1/2, class 1's colour at 1, softened so that data stand out."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("hmcgp_probability", ["#6FB1D8", "#FAFAFA", "#EDA06A"])
