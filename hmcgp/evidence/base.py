@@ -1,4 +1,4 @@
-"""The contract of an evidence provider.
+"""The contract of an evidence provider, and the base class of those of this package.
 
 A provider turns a prior covariance K of the latent values and the targets y into
 
@@ -11,28 +11,37 @@ G are those of rows repeated ω_i times.
 
 Value and gradient come from the same iterate, and every solver stops on its residual.
 
-A provider may say, by `matrices(n_latents)`, how many n x n arrays an evaluation with its gradient holds at its peak, K
-and G among them: at least, for so many latent functions.  Two are assumed where it does not.
+All posteriors predict.  What only some of them can do has a protocol here (`SupportsLeaveOneOut`, …), which callers ask
+for by isinstance.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
-from hmcgp.likelihoods import Likelihood
+import numpy as np
+from numpy.typing import NDArray
+
+from hmcgp.errors import InvalidInput
+from hmcgp.likelihoods import Classes, Likelihood
 from hmcgp.runtime.typing import Array
 
+_FLOAT = np.dtype(np.float64)
 
+
+# -- posteriors ------------------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
 class Posterior(Protocol):
-    """A Gaussian approximation q(f) = N(Kα, (K⁻¹ + diag w)⁻¹) to the posterior of the latent values.
-
-    Those of all providers but the upper bound also have `cavity()`: mean and variance of every latent value without its
-    own target, each of shape (n,), which leaves one out.
-    """
+    """A Gaussian approximation q(f) = N(Kα, (K⁻¹ + diag w)⁻¹) to the posterior of the latent values."""
 
     @property
     def start(self) -> Array:
-        """What the next solution can start from: a vector that may be extrapolated along a path."""
+        """A vector from which the next solution can start; it may be extrapolated along a path."""
         ...
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
@@ -52,19 +61,120 @@ class Posterior(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsLeaveOneOut(Protocol):
+    """A posterior from which one row can be left out."""
+
+    def cavity(self) -> tuple[Array, Array]:
+        """Leave-one-out mean and variance of every latent value: those without its own target.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,), (n, k) for k columns of targets, or (n, C) for C classes
+        variance : ndarray of shape (n,), or (n, C, C), a covariance, for C classes
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsLeaveGroupsOut(Protocol):
+    """A posterior from which groups of rows can be left out."""
+
+    def log_density_without(self, groups: Sequence[NDArray[np.intp]]) -> Array:
+        """Log density of the targets of each group of rows given all others, of shape (len(groups),)."""
+        ...
+
+
+@runtime_checkable
+class SupportsJointPrediction(Posterior, Protocol):
+    """A posterior that predicts covariances between new inputs."""
+
+    def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
+        """Latent mean and covariance at new inputs.
+
+        Parameters
+        ----------
+        K_cross : ndarray of shape (n, m)
+            Prior covariance between the n training and m new inputs.
+        K_new : ndarray of shape (m, m)
+            Prior covariance of the new inputs.
+
+        Returns
+        -------
+        mean : ndarray of shape (m,) or (m, k)
+        covariance : ndarray of shape (m, m)
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsMoreRows(Protocol):
+    """A posterior that takes more rows without being solved anew."""
+
+    def extended(self, K_cross: Array, K_new: Array, y: Array, noise: Array) -> tuple[Self, float]:
+        """The posterior with more rows, and the log density of their targets given the rows so far.
+
+        Parameters
+        ----------
+        K_cross : ndarray of shape (n, m)
+            Prior covariance between the n rows so far and the m new ones.
+        K_new : ndarray of shape (m, m)
+            Prior covariance of the new rows.
+        y : ndarray of shape (m,) or (m, k)
+            Their targets.
+        noise : ndarray of shape (m,)
+            Variances of their noise.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsWarmStart(Posterior, Protocol):
+    """A posterior from which a solution with more rows can start."""
+
+    def start_with(self, mean: Array, variance: Array) -> Array:
+        """Where to start when rows with these latent predictions (`predict`) join."""
+        ...
+
+
+# -- providers -------------------------------------------------------------------------------------------------------
+
+
 class Evidence(NamedTuple):
     """Log evidence, its derivatives, and the posterior it belongs to."""
 
     log_z: float
-    dK: Array | None  # (n, n), symmetric; None where no gradient was asked for
+    dK: Array | None  # of the shape of K, symmetric; None where no gradient was asked for
     dlik: Array  # (q,), derivatives in the likelihood's own parameters, all of them, in natural scale
     posterior: Posterior
     n_iter: int
     residual: float
 
 
+@runtime_checkable
 class EvidenceProvider(Protocol):
-    """Log evidence of targets under a Gaussian-process prior."""
+    """Log evidence of targets under a Gaussian-process prior: what a `Model` asks of a provider (see `Provider`)."""
+
+    supports: ClassVar[tuple[type[Likelihood], ...]]
+
+    def __call__(
+        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
+    ) -> Evidence:
+        """Evidence of targets y under f ~ N(0, K)."""
+        ...
+
+
+@runtime_checkable
+class SupportsWorkSpace(Protocol):
+    """A provider that says how much memory it needs; two n x n arrays, K and G, are assumed of others."""
+
+    def matrices(self, n_latents: int) -> int:
+        """How many n x n arrays an evaluation with its gradient holds at its peak, at least, K and G among them."""
+        ...
+
+
+class Provider(ABC):
+    """Base class of the evidence providers: one checked call, of which subclasses define `_solve`."""
 
     supports: ClassVar[tuple[type[Likelihood], ...]]
 
@@ -73,9 +183,94 @@ class EvidenceProvider(Protocol):
     ) -> Evidence:
         """Evidence of targets y under f ~ N(0, K).
 
+        Parameters
+        ----------
+        K : ndarray of shape (n, n) or, for C classes, also (C, n, n)
+            Prior covariance of the latent values, or one for the latent values of each class.  Only lower triangles
+            are read, except by `Iterative`.
+        y : ndarray of shape (n,)
+            Labels -1.0 and +1.0; classes 0.0, 1.0, …, C - 1; or numbers, of which k columns, of shape (n, k), are
+            independent and share K and the noise.
+        likelihood : Likelihood
+            One of `supports`, with a number for each of its parameters.
+        start : ndarray, optional
+            `posterior.start` at nearby hyperparameters.
+        gradient : bool, default=True
+            With the gradient, its matrix takes the place of what `posterior.predict` needs.
+
+        Returns
+        -------
+        Evidence
+            `dK` has the shape of K: where classes share K, it is the sum of their gradients.  `dlik` has the
+            derivatives with respect to the parameters of the likelihood.  `n_iter` is the number of iterations, one
+            factorisation less than were made; of `Iterative`, the number of products with K.
+
         Raises
         ------
+        InvalidInput
+            Where K or y is not such an array.
         NotPositiveDefinite, NotConverged
             The only two errors that come from the numbers; `hmcgp.model` catches them.
         """
-        ...
+        self._check_covariance(K, likelihood)
+        self._check_targets(y, likelihood, K.shape[-1])
+        return self._solve(K, y, likelihood, start, gradient)
+
+    @abstractmethod
+    def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
+        """Evidence of arrays that have been checked (see `__call__`)."""
+
+    def matrices(self, n_latents: int) -> int:
+        """How many n x n arrays an evaluation holds at least (see `SupportsWorkSpace`)."""
+        return 2
+
+    def _check_covariance(self, K: Array, likelihood: Likelihood) -> None:
+        """Refuse an array that compiled code would misread, and beyond whose end it would write."""
+        name = type(self).__name__
+        remedy = "take np.ascontiguousarray(K, dtype=float)"
+        if not (isinstance(K, np.ndarray) and K.dtype == _FLOAT):
+            kind = f"an array of {K.dtype}" if isinstance(K, np.ndarray) else f"a {type(K).__name__}"
+            raise InvalidInput(f"'K' of {name} must be an array of float64; got {kind}: {remedy}.")
+        if not K.flags.c_contiguous:
+            raise InvalidInput(f"'K' of {name} must be C-contiguous, its rows one after the other in memory: {remedy}.")
+        most = 3 if isinstance(likelihood, Classes) else 2
+        if not (2 <= K.ndim <= most and K.shape[-1] == K.shape[-2]):
+            wanted = "(n, n) or (C, n, n)" if most == 3 else "(n, n)"
+            raise InvalidInput(f"'K' of {name} must have shape {wanted}; got {K.shape}.")
+
+    def _check_targets(self, y: Array, likelihood: Likelihood, n: int) -> None:
+        columns = 2 if likelihood.targets == "numbers" else 1
+        if not (isinstance(y, np.ndarray) and 1 <= y.ndim <= columns and len(y) == n):
+            wanted = f"({n},) or ({n}, k)" if columns == 2 else f"({n},)"
+            raise InvalidInput(f"'y' of {type(self).__name__} must have shape {wanted}, to fit K; got {np.shape(y)}.")
+        if y.dtype != _FLOAT:
+            raise InvalidInput(f"'y' of {type(self).__name__} must be an array of float64; got one of {y.dtype}.")
+
+    def _check_tolerance(self, tol: float) -> None:
+        if not (isinstance(tol, Real) and 0.0 < tol < 1.0):
+            raise InvalidInput(f"'tol' of {type(self).__name__} must lie between 0 and 1; got {tol!r}.")
+
+    def _check_count(self, name: str, value: int, least: int = 1) -> None:
+        if not (isinstance(value, Integral) and value >= least):
+            raise InvalidInput(f"{name!r} of {type(self).__name__} must be an integer >= {least}; got {value!r}.")
+
+
+class SolverProvider(Provider):
+    """Base class of the providers that iterate until a residual is small; subclasses are dataclasses."""
+
+    tol: float  # residual at which it stops
+    max_iter: int  # factorisations before it gives up
+
+    def __post_init__(self) -> None:
+        self._check_tolerance(self.tol)
+        self._check_count("max_iter", self.max_iter)
+
+    def starting_point(self, start: Array | None, y: Array, size: int) -> tuple[Array, bool]:
+        """Start of a compiled solver, of this size, and whether it is warm; y stands in where there is none."""
+        if start is None:
+            return y, False
+        if not (isinstance(start, np.ndarray) and start.dtype == _FLOAT and start.shape == (size,)):
+            raise InvalidInput(
+                f"'start' of {type(self).__name__} must be a float64 array of shape ({size},); got {np.shape(start)}."
+            )
+        return start, True

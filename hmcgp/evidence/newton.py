@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import cholesky_solve_inplace, symmetric_times
+from hmcgp.numerics.constants import EPS
+from hmcgp.numerics.lapack import cholesky_inplace, cholesky_solve_inplace, symmetric_times
 from hmcgp.runtime.typing import Array
 
-EPS = 2.2e-16
 HALVINGS = 40
 _SAFE_ROOT_W = 1e-4
 
-# An iterate, with its work space, is one array `a` of shape (ROWS, n); its rows are
-ALPHA, F = 0, 1  # α and f = Kα
-LOG_P, G, W, RATIO = 2, 3, 4, 5  # the likelihood's terms at f (RATIO: third derivative divided by W)
-ROOT_W = 6  # √W of the factor at hand
-R, D_ALPHA, D_F = 7, 8, 9  # gradient of Ψ, and the step
-TRY_ALPHA, TRY_F = 10, 11
-LAST_D_ALPHA, LAST_D_F = 12, 13  # direction of the chord step before,
-MOVED_ALPHA, MOVED_F = 14, 15  # and where it led
-WEIGHT = 16  # by which a row's log likelihood is multiplied, so that LOG_P, G and W are of p^weight
-C = 17  # -½ ∂ log|B|/∂f
+# The state of an iteration is one array of shape (ROWS, n); its rows are
+ALPHA, LATENT = 0, 1  # α and f = Kα
+LOG_P, SLOPE, CURVATURE, THIRD_RATIO = 2, 3, 4, 5  # log p at f, g, W, and the third derivative divided by W
+ROOT_CURVATURE = 6  # √W of the factor at hand
+RESIDUAL, STEP_ALPHA, STEP_LATENT = 7, 8, 9  # gradient of Ψ, and the step
+TRIAL_ALPHA, TRIAL_LATENT = 10, 11  # where the step leads
+LAST_STEP_ALPHA, LAST_STEP_LATENT = 12, 13  # direction of the chord step before,
+MOVED_ALPHA, MOVED_LATENT = 14, 15  # and where it led
+WEIGHT = 16  # by which a row's log likelihood is multiplied, so that LOG_P, SLOPE and CURVATURE are of p^weight
+SENSITIVITY = 17  # -½ ∂ log|B|/∂f
 ROWS = 18
 # (a tuple of arrays would read better, and takes three times as long to compile)
 
@@ -62,6 +62,16 @@ def dot(x: Array, y: Array) -> float:
 
 
 @compiled
+def factor_scaled(K: Array, root_w: Array, L: Array) -> bool:
+    """Leave the lower Cholesky factor of B = I + √W K √W in L; False where there is none."""
+    for i in range(K.shape[0]):
+        for j in range(i + 1):
+            L[i, j] = root_w[i] * K[i, j] * root_w[j]
+        L[i, i] += 1.0
+    return cholesky_inplace(L)
+
+
+@compiled
 def newton_step(K: Array, L: Array, root_w: Array, r: Array, dalpha: Array, df: Array) -> None:
     """δα = r - √W x and δf = K δα, with x = B⁻¹ √W K r by the factor at hand.
 
@@ -84,23 +94,23 @@ def newton_step(K: Array, L: Array, root_w: Array, r: Array, dalpha: Array, df: 
 
 
 @compiled
-def slack(a: Array, psi: float, scale: float) -> float:
-    """By how much rounding, of α'Kα above all, may make Ψ fall."""
-    total = size(a[ALPHA])
+def slack(state: Array, psi: float, scale: float) -> float:
+    """Bound on how far rounding, of α'Kα above all, may make Ψ fall."""
+    total = size(state[ALPHA])
     return 1e-13 * abs(psi) + 4.0 * EPS * scale * total * total
 
 
 @compiled
-def attempt(a: Array, step: float) -> None:
-    """Where the direction leads, as (TRY_ALPHA, TRY_F)."""
-    for start, direction, end in ((ALPHA, D_ALPHA, TRY_ALPHA), (F, D_F, TRY_F)):
-        x, d, out = a[start], a[direction], a[end]
-        for i in range(a.shape[1]):
+def attempt(state: Array, step: float) -> None:
+    """Leave in the trial rows where a step of this length leads."""
+    for origin, direction, end in ((ALPHA, STEP_ALPHA, TRIAL_ALPHA), (LATENT, STEP_LATENT, TRIAL_LATENT)):
+        x, d, out = state[origin], state[direction], state[end]
+        for i in range(state.shape[1]):
             out[i] = x[i] + step * d[i]
 
 
 @compiled
-def accept(a: Array) -> None:
-    """Go where was tried."""
-    copy(a[TRY_ALPHA], a[ALPHA])
-    copy(a[TRY_F], a[F])
+def accept(state: Array) -> None:
+    """Move to the trial rows."""
+    copy(state[TRIAL_ALPHA], state[ALPHA])
+    copy(state[TRIAL_LATENT], state[LATENT])

@@ -12,26 +12,26 @@ import numpy as np
 
 from hmcgp.evidence.newton import (
     ALPHA,
-    D_ALPHA,
-    D_F,
-    EPS,
-    LAST_D_ALPHA,
-    LAST_D_F,
+    CURVATURE,
+    LAST_STEP_ALPHA,
+    LAST_STEP_LATENT,
+    LATENT,
     LOG_P,
-    RATIO,
-    ROOT_W,
-    TRY_ALPHA,
-    TRY_F,
+    ROOT_CURVATURE,
+    SENSITIVITY,
+    SLOPE,
+    STEP_ALPHA,
+    STEP_LATENT,
+    THIRD_RATIO,
+    TRIAL_ALPHA,
+    TRIAL_LATENT,
     WEIGHT,
-    C,
-    F,
-    G,
-    W,
     newton_step,
     size,
 )
 from hmcgp.likelihoods.terms import LOGISTIC, likelihood_terms
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
 
@@ -41,8 +41,8 @@ TINY = 1e-300
 
 
 @compiled
-def sensitivities(K: Array, a: Array) -> tuple[float, float, float]:
-    """Leave c = -½ ∂ log|B|/∂f in a[C], for 1 - B⁻¹_ii its bound K_ii W_i/(1 + K_ii W_i).
+def sensitivities(K: Array, state: Array) -> tuple[float, float, float]:
+    """Leave c = -½ ∂ log|B|/∂f in state[SENSITIVITY], for 1 - B⁻¹_ii its bound K_ii W_i/(1 + K_ii W_i).
 
     Returns
     -------
@@ -54,54 +54,57 @@ def sensitivities(K: Array, a: Array) -> tuple[float, float, float]:
         Σ √W.
     """
     total, spread, root_sum = 0.0, 0.0, 0.0
-    for i in range(a.shape[1]):
-        ratio = K[i, i] * a[W, i]
-        a[C, i] = 0.5 * ratio / (1.0 + ratio) * a[RATIO, i]
-        total += abs(a[C, i])
-        spread += abs(a[C, i]) * math.sqrt(K[i, i] / (1.0 + ratio))
-        root_sum += math.sqrt(a[W, i])
+    for i in range(state.shape[1]):
+        ratio = K[i, i] * state[CURVATURE, i]
+        state[SENSITIVITY, i] = 0.5 * ratio / (1.0 + ratio) * state[THIRD_RATIO, i]
+        total += abs(state[SENSITIVITY, i])
+        spread += abs(state[SENSITIVITY, i]) * math.sqrt(K[i, i] / (1.0 + ratio))
+        root_sum += math.sqrt(state[CURVATURE, i])
     return total, spread, root_sum
 
 
 @compiled
-def left_to_do(K: Array, a: Array) -> float:
-    """By how much the step at hand would change log|B|: where K is large, even one of a tiny decrement may.
+def left_to_do(K: Array, state: Array) -> float:
+    """Bound on the change of log|B| by the step at hand: where K is large, even one of a tiny decrement may matter.
 
     Where the step is long, c may be larger at its end: there W <= W exp(|δf d log W/df|), and W may have underflowed.
     """
     total = 0.0
-    for i in range(a.shape[1]):
-        change = abs(a[RATIO, i] * a[D_F, i])
-        ratio = min(K[i, i] * max(a[W, i], TINY) * math.exp(min(change, 700.0)), 1e300)
+    for i in range(state.shape[1]):
+        change = abs(state[THIRD_RATIO, i] * state[STEP_LATENT, i])
+        ratio = min(K[i, i] * max(state[CURVATURE, i], TINY) * math.exp(min(change, 700.0)), 1e300)
         total += 0.5 * ratio / (1.0 + ratio) * change
     return total
 
 
 @compiled
-def drift_of_f(K: Array, a: Array) -> float:
-    """Leave Kα in a[TRY_F]; return the nats by which log Z changes if f is put to it."""
-    symmetric_times(K, a[ALPHA], a[TRY_F])
+def drift_of_f(K: Array, state: Array) -> float:
+    """Leave Kα in state[TRIAL_LATENT]; return the nats by which log Z changes if f is put to it."""
+    symmetric_times(K, state[ALPHA], state[TRIAL_LATENT])
     total = 0.0
-    for i in range(a.shape[1]):
-        a[D_F, i] = a[TRY_F, i] - a[F, i]
-        total += 0.5 * abs(a[ALPHA, i] * a[D_F, i])
-    return total + left_to_do(K, a)
+    for i in range(state.shape[1]):
+        state[STEP_LATENT, i] = state[TRIAL_LATENT, i] - state[LATENT, i]
+        total += 0.5 * abs(state[ALPHA, i] * state[STEP_LATENT, i])
+    return total + left_to_do(K, state)
 
 
 @compiled
-def _largest_weights(y: Array, kind: int, a: Array, error: float) -> float:
+def _largest_weights(y: Array, kind: int, state: Array, error: float) -> float:
     """Σ W where every f is moved by up to `error` to make it largest: at f as it is, W may have underflowed."""
-    for i in range(a.shape[1]):
-        f = a[F, i]
+    for i in range(state.shape[1]):
+        f = state[LATENT, i]
         # W of a logistic falls with |f|, that of a probit with yf
-        a[TRY_F, i] = math.copysign(max(abs(f) - error, 0.0), f) if kind == LOGISTIC else f - y[i] * error
-    likelihood_terms(kind, y, a[TRY_F], a[WEIGHT], a[LOG_P], a[LAST_D_ALPHA], a[LAST_D_F], a[TRY_ALPHA])
-    return size(a[LAST_D_F])
+        state[TRIAL_LATENT, i] = math.copysign(max(abs(f) - error, 0.0), f) if kind == LOGISTIC else f - y[i] * error
+    likelihood_terms(
+        kind, y, state[TRIAL_LATENT], state[WEIGHT], state[LOG_P], state[LAST_STEP_ALPHA], state[LAST_STEP_LATENT],
+        state[TRIAL_ALPHA],
+    )  # fmt: skip
+    return size(state[LAST_STEP_LATENT])
 
 
 @compiled
-def rounding_of_mode(K: Array, y: Array, kind: int, L: Array, a: Array, scale: float, implicit: float) -> float:
-    """What rounding may have done to the answer, as a multiple of what is tolerated.
+def rounding_of_mode(K: Array, y: Array, kind: int, L: Array, state: Array, scale: float, implicit: float) -> float:
+    """Bound on the rounding of the answer, as a multiple of what is tolerated.
 
     The entries of K are known to a relative eps, so that e = eps |K| |α|₁ is the error of f = Kα, however a processor
     rounds.  Two of its consequences are bounded: the decrement e √ΣW, and the error of log Z, eps Σ |G_ij K_ij| with
@@ -111,19 +114,20 @@ def rounding_of_mode(K: Array, y: Array, kind: int, L: Array, a: Array, scale: f
 
     `implicit` is a bound on |u|₁; where it does not do, u is computed.
     """
-    alpha = max(size(a[ALPHA]), size(a[G]))  # equal at the mode; but the start, α = 0, may be the mode already
+    # equal at the mode; but the start, α = 0, may be the mode already
+    alpha = max(size(state[ALPHA]), size(state[SLOPE]))
     error = EPS * scale * alpha
     if not error < np.inf:
         return np.inf
     trace = 0.0
-    for i in range(a.shape[1]):
-        trace += a[W, i] * K[i, i]
+    for i in range(state.shape[1]):
+        trace += state[CURVATURE, i] * K[i, i]
     nats = 0.5 * (error * alpha + EPS * trace)
     if nats + error * implicit > LOST_NATS:
-        newton_step(K, L, a[ROOT_W], a[C], a[D_ALPHA], a[D_F])
-        implicit = size(a[D_ALPHA])
+        newton_step(K, L, state[ROOT_CURVATURE], state[SENSITIVITY], state[STEP_ALPHA], state[STEP_LATENT])
+        implicit = size(state[STEP_ALPHA])
     nats += error * implicit
-    decrement = error * math.sqrt(size(a[WEIGHT]))  # W <= ω
+    decrement = error * math.sqrt(size(state[WEIGHT]))  # W <= ω
     if decrement > ROUNDED_AWAY:
-        decrement = error * math.sqrt(_largest_weights(y, kind, a, error))
+        decrement = error * math.sqrt(_largest_weights(y, kind, state, error))
     return max(nats / LOST_NATS, decrement / ROUNDED_AWAY)

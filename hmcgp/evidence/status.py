@@ -1,44 +1,20 @@
-"""What providers share: the settings and status of a compiled solver, predictions by a Cholesky factor."""
+"""Shared by providers: the status of a compiled solver, and posteriors by a Cholesky factor."""
 
 from __future__ import annotations
-
-from numbers import Integral, Real
-from typing import Protocol
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
+from hmcgp.evidence.base import SolverProvider
 from hmcgp.runtime.typing import Array
 
 CONVERGED, NOT_POSITIVE_DEFINITE, NOT_CONVERGED = 0, 1, 2  # how a compiled solver ends
-
-
-class Iterative(Protocol):
-    """A provider that iterates until a residual is small."""
-
-    @property
-    def tol(self) -> float:
-        """Residual at which it stops."""
-        ...
-
-    @property
-    def max_iter(self) -> int:
-        """Factorisations before it gives up."""
-        ...
-
-
-def check_settings(provider: Iterative) -> None:
-    """Raise InvalidInput unless 0 < tol < 1 and max_iter is a whole number >= 1."""
-    name, tol, max_iter = type(provider).__name__, provider.tol, provider.max_iter
-    if not (isinstance(tol, Real) and 0.0 < tol < 1.0):
-        raise InvalidInput(f"'tol' of {name} must lie between 0 and 1; got {tol!r}.")
-    if not (isinstance(max_iter, Integral) and max_iter >= 1):
-        raise InvalidInput(f"'max_iter' of {name} must be an integer >= 1; got {max_iter!r}.")
+GOING_ON = -1  # it has not ended yet
 
 
 def raise_for_status(
-    provider: Iterative,
+    provider: SolverProvider,
     status: int,
     n_factor: int,
     residual: float,
@@ -60,7 +36,7 @@ def raise_for_status(
         )
 
 
-def raise_for_sites(provider: Iterative, status: int, n_factor: int, residual: float, K: Array) -> None:
+def raise_for_sites(provider: SolverProvider, status: int, n_factor: int, residual: float, K: Array) -> None:
     """Turn the status of a compiled solver of sites into a typed error."""
     raise_for_status(
         provider,

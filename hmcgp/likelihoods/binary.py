@@ -13,6 +13,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods.base import Derivatives, Likelihood
 from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, STEP
 from hmcgp.numerics import quadrature
+from hmcgp.numerics.constants import HALF_LOG_2PI
 from hmcgp.parameters import parameter
 from hmcgp.parameters.declaration import Value, value_of
 from hmcgp.runtime.checks import name_among
@@ -105,7 +106,7 @@ class LabelNoise(Likelihood):
             raise InvalidInput("a step has no derivatives: use link='probit', or integrate it (EP, TAP).")
         y = np.asarray(y, dtype=float)
         z, log_prob = y * f, self.log_prob(y, f)
-        r = np.exp(math.log1p(-2.0 * self.site()[1]) - 0.5 * z**2 - 0.5 * math.log(2.0 * math.pi) - log_prob)
+        r = np.exp(math.log1p(-2.0 * self.site()[1]) - 0.5 * z**2 - HALF_LOG_2PI - log_prob)
         return Derivatives(log_prob, y * r, -r * (z + r), y * r * ((z + r) * (z + 2.0 * r) - 1.0))
 
     def average(self, mean: Array, variance: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from numbers import Integral
@@ -15,10 +14,10 @@ from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods.base import Derivatives, Likelihood
 from hmcgp.likelihoods.probability_of_largest import probability_of_largest
 from hmcgp.likelihoods.softmax_average import log_power_average, softmax_average, summing_to_one
+from hmcgp.numerics.constants import HALF_LOG_2PI
 from hmcgp.runtime.typing import Array
 
 _TINY = np.finfo(float).tiny
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _NEWTON = 12
 
 
@@ -162,12 +161,12 @@ class MultinomialProbit(Classes):
         u = np.zeros((len(f), 1))
         for _ in range(_NEWTON):  # the slope is convex and falls: no step goes too far
             z = u + gap
-            r = np.exp(-0.5 * z**2 - _LOG_SQRT_2PI - log_ndtr(z))
+            r = np.exp(-0.5 * z**2 - HALF_LOG_2PI - log_ndtr(z))
             u = u + (r.sum(axis=1, keepdims=True) - u) / (1.0 + (r * (z + r)).sum(axis=1, keepdims=True))
         step = 0.7 / np.sqrt(f.shape[1])
         grid = u + step * np.arange(-np.ceil(8.5 / step), np.ceil(8.5 / step) + 1.0)  # (n, P)
         log_terms = -0.5 * grid**2 + log_ndtr(grid[:, :, None] + gap[:, None, :]).sum(axis=2)
-        return np.asarray(logsumexp(log_terms, axis=1) + np.log(step) - _LOG_SQRT_2PI)
+        return np.asarray(logsumexp(log_terms, axis=1) + np.log(step) - HALF_LOG_2PI)
 
     def class_probabilities(self, mean: Array, variance: Array) -> Array:
         """See `Classes.class_probabilities`; `hmcgp.likelihoods.probability_of_largest` states the accuracy."""

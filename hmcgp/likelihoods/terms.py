@@ -16,11 +16,11 @@ from __future__ import annotations
 import math
 
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import HALF_LOG_2PI
 from hmcgp.runtime.typing import Array
 
 LOGISTIC, PROBIT, STEP = 0, 1, 2
 
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _TAIL = -5.0  # below: continued fraction; above: erfc, whose cancellation in h costs at most 2 digits
 _TERMS = 30  # converged to the last bit for t >= 5
 
@@ -44,11 +44,11 @@ def probit_terms(y: float, f: float) -> tuple[float, float, float, float]:
         for k in range(_TERMS, 0, -1):
             h = k / (h - z)
         r = h - z
-        log_p = -0.5 * z * z - _LOG_SQRT_2PI - math.log(r)
+        log_p = -0.5 * z * z - HALF_LOG_2PI - math.log(r)
     else:
         cdf = 0.5 * math.erfc(-z * math.sqrt(0.5))
         log_p = math.log(cdf) if z < 0.0 else math.log1p(-0.5 * math.erfc(z * math.sqrt(0.5)))
-        r = math.exp(-0.5 * z * z - _LOG_SQRT_2PI) / cdf
+        r = math.exp(-0.5 * z * z - HALF_LOG_2PI) / cdf
         h = r + z
     w = r * h
     return log_p, y * r, w, y * (h - (1.0 - w) / h)

@@ -10,6 +10,7 @@ from hmcgp.evidence import (
     TAP,
     EvidenceProvider,
     Exact,
+    Iterative,
     Laplace,
     LowerBound,
     MultinomialEP,
@@ -41,6 +42,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
 }
 PROVIDERS: dict[str, type[Any]] = {
     "exact": Exact,
+    "iterative": Iterative,
     "laplace": Laplace,
     "ep": EP,
     "tap": TAP,
@@ -98,7 +100,7 @@ def as_provider(evidence: str | EvidenceProvider, *, several_classes: bool = Fal
         Whether "laplace" and "ep" mean those of several classes.
     """
     refuse_class("evidence", evidence)
-    if not isinstance(evidence, str) and hasattr(evidence, "supports"):
+    if isinstance(evidence, EvidenceProvider):
         return evidence
     name = name_among("evidence", evidence, PROVIDERS, " or an evidence provider, such as EP()")
     provider: EvidenceProvider = PROVIDERS[_OF_CLASSES.get(name, name) if several_classes else name]()

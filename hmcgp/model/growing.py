@@ -2,26 +2,17 @@
 
     p(θ | y, y_new) ∝ p(θ | y) p(y_new | y, θ),     p(y_new | y, θ) = Z(y, y_new | θ)/Z(y | θ),
 
-so draws made given y serve on with the weights p(y_new | y, θ), while enough of them matter.  For numbers with Gaussian
-noise the factor of C = K + diag noise grows by the new rows at n² operations each,
-
-    C' = (C  B)       L' = (L   0)      M = L⁻¹B,   NN' = D - M'M,
-         (B' D)            (M'  N)
-
-and elsewhere the solution is found anew, warm from the old one.
+so draws made given y serve on with the weights p(y_new | y, θ), while enough of them matter.  Exact posteriors grow by
+the new rows at n² operations each (`evidence.exact`); elsewhere the solution is found anew, warm from the old one.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Self
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from hmcgp.errors import NotPositiveDefinite
-from hmcgp.evidence import Evidence, EvidenceProvider
-from hmcgp.evidence.exact.provider import ExactPosterior
+from hmcgp.evidence import Evidence, EvidenceProvider, Posterior, SupportsMoreRows, SupportsWarmStart
 from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model.model import Model
@@ -97,10 +88,11 @@ class GrowingModel(Model):
         K_cross = contract.cross_covariance(kernel, self.X[:n], X)
         likelihood, start = self.likelihood_at(theta), None
         unweighted = likelihood.weights is None
-        if unweighted and isinstance(old.posterior, ExactPosterior) and isinstance(likelihood, NoisyNumbers):
+        if unweighted and isinstance(old.posterior, SupportsMoreRows) and isinstance(likelihood, NoisyNumbers):
             noise = likelihood.row_noise(len(self.y))[n:]
-            return _extended_exactly(old, old.posterior, K_cross, contract.covariance(kernel, X), y, noise)
-        if hasattr(old.posterior, "start_with"):
+            new, log_density = old.posterior.extended(K_cross, contract.covariance(kernel, X), y, noise)
+            return Evidence(old.log_z + log_density, None, np.empty(0), new, 0, 0.0)
+        if isinstance(old.posterior, SupportsWarmStart):
             start = old.posterior.start_with(*old.posterior.predict(K_cross, contract.variances(kernel, X)))
         return self.evidence(contract.covariance(kernel, self.X), self.y, likelihood, start, gradient=False)
 
@@ -109,35 +101,7 @@ def _bytes(posterior: object) -> int:
     """Memory that the arrays of a posterior take, those of one inside it included."""
     parts = vars(posterior).values()
     own = sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
-    return own + sum(_bytes(part) for part in parts if hasattr(part, "predict"))
-
-
-def _extended_exactly(
-    old: Evidence, posterior: ExactPosterior, K_cross: Array, K_new: Array, y: Array, noise: Array
-) -> Evidence:
-    """Evidence of exact regression with more rows; symbols as in the header of this module."""
-    assert posterior.L is not None
-    L, n, m = posterior.L, len(posterior.alpha), len(y)
-    columns = y.size // m
-    M = solve_triangular(L, K_cross, lower=True, check_finite=False)
-    try:
-        N = np.linalg.cholesky(K_new + np.diag(noise) - M.T @ M)
-    except np.linalg.LinAlgError as error:
-        raise NotPositiveDefinite(
-            "the new rows make K + diag noise singular: are they copies, without noise?"
-        ) from error
-    larger = np.zeros((n + m, n + m))
-    larger[:n, :n], larger[n:, :n], larger[n:, n:] = L, M.T, N
-    targets = np.concatenate([posterior.f + (posterior.noise * posterior.alpha.T).T, y])
-    z = np.empty(targets.shape)  # L'⁻¹y
-    z[:n] = solve_triangular(L, targets[:n], lower=True, check_finite=False)
-    z[n:] = solve_triangular(N, y - M.T @ z[:n], lower=True, check_finite=False)
-    alpha = solve_triangular(larger, z, lower=True, trans=1, check_finite=False)
-    log_root = float(np.log(np.diag(N)).sum()) + 0.5 * m * math.log(2.0 * math.pi)
-    log_density = -0.5 * float(np.vdot(z[n:], z[n:])) - columns * log_root
-    all_noise = np.concatenate([posterior.noise, noise])
-    new = ExactPosterior(targets - (all_noise * alpha.T).T, alpha, all_noise, larger)
-    return Evidence(old.log_z + log_density, None, np.empty(0), new, 0, 0.0)
+    return own + sum(_bytes(part) for part in parts if isinstance(part, Posterior))
 
 
 def effective_share(log_weight: Array) -> tuple[Array, float]:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.evidence import Iterative, SupportsLeaveGroupsOut, SupportsLeaveOneOut
 from hmcgp.model import Model
 from hmcgp.posterior.over_draws import SolvedDraw, Statistic, summarise
 from hmcgp.runtime import arviz_compat
@@ -186,8 +187,9 @@ class _LogDensityOfGroups(Statistic):
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
         groups = np.split(np.argsort(self.row_groups, kind="stable"), np.cumsum(np.bincount(self.row_groups))[:-1])
-        _check_can_leave_out(draw, "log_density_without")
-        out[draw.index] = draw.evidence.posterior.log_density_without(groups)  # type: ignore[attr-defined]
+        if not isinstance(draw.evidence.posterior, SupportsLeaveGroupsOut):
+            raise _refusal(draw.model)
+        out[draw.index] = draw.evidence.posterior.log_density_without(groups)
 
 
 def _cavity(draw: SolvedDraw) -> tuple[Array, Array]:
@@ -195,17 +197,22 @@ def _cavity(draw: SolvedDraw) -> tuple[Array, Array]:
 
     Of shape (n,); with C classes (n, C) and, a covariance, (n, C, C).
     """
-    _check_can_leave_out(draw, "cavity")
-    mean, variance = draw.evidence.posterior.cavity()  # type: ignore[attr-defined]
-    return mean, variance
+    if not isinstance(draw.evidence.posterior, SupportsLeaveOneOut):
+        raise _refusal(draw.model)
+    return draw.evidence.posterior.cavity()
 
 
-def _check_can_leave_out(draw: SolvedDraw, method: str) -> None:
-    if not hasattr(draw.evidence.posterior, method):
-        raise InvalidInput(
-            f"{type(draw.model.evidence).__name__} cannot take one row out of its posterior. Fit with another "
-            "evidence, or take model.with_evidence(...)."
+def _refusal(model: Model) -> InvalidInput:
+    """Error that names an evidence from whose posterior rows can be left out."""
+    name = type(model.evidence).__name__
+    if isinstance(model.evidence, Iterative):
+        return InvalidInput(
+            f"{name} cannot leave rows out, which takes the diagonal of an inverse. Take model.with_evidence('exact') "
+            "for that; draws of the hyperparameters serve both."
         )
+    return InvalidInput(
+        f"{name} cannot take one row out of its posterior. Fit with another evidence, or take model.with_evidence(...)."
+    )
 
 
 def combine(log_p: Array, removed: Array | None = None, *, r_eff: float = 1.0) -> LeaveOneOut:

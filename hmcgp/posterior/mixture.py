@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
+from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.runtime.typing import Array
 
 # of a quantile, in units of the widest component: the last step of Newton's method, which squares the error, and the
@@ -60,7 +61,7 @@ def joint_log_density(y: Array, mean: Array, covariance: Array) -> Array:
     root = np.linalg.cholesky(np.where(seen[:, :, None] & seen[:, None, :], covariance, np.eye(k)))
     z = np.linalg.solve(root, np.where(seen, y - mean, 0.0)[:, :, None])[:, :, 0]
     log_root = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-    return np.asarray(-0.5 * ((z * z).sum(axis=1) + seen.sum(axis=1) * np.log(2.0 * np.pi)) - log_root)
+    return np.asarray(-0.5 * ((z * z).sum(axis=1) + seen.sum(axis=1) * LOG_2PI) - log_root)
 
 
 def quantiles(q: Array, mean: Array, variance: Array) -> Array:

@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.evidence import Evidence
+from hmcgp.evidence import Evidence, SupportsJointPrediction
 from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model import Model
@@ -345,6 +345,9 @@ def _predict_jointly(
     model: Model, kernel: Kernel, evidence: Evidence, likelihood: Likelihood, X: Array
 ) -> tuple[Array, Array]:
     K_cross, K_new = contract.cross_covariance(kernel, model.X, X), contract.covariance(kernel, X)
-    mean, covariance = evidence.posterior.predict_jointly(K_cross, K_new)  # type: ignore[attr-defined]
-    covariance.flat[:: len(X) + 1] += _noisy(likelihood).noise_at(X)
+    noise = _noisy(likelihood).noise_at(X)
+    if not isinstance(evidence.posterior, SupportsJointPrediction):
+        raise InvalidInput(f"{type(model.evidence).__name__} predicts no covariances between new inputs.")
+    mean, covariance = evidence.posterior.predict_jointly(K_cross, K_new)
+    covariance.flat[:: len(X) + 1] += noise
     return mean, covariance

@@ -24,10 +24,10 @@ import numpy as np
 from scipy.special import betaln, gammaln
 
 from hmcgp.errors import InvalidInput
+from hmcgp.numerics.constants import HALF_LOG_2PI
 from hmcgp.parameters.transforms import Identity, Log, Logit, Transform
 from hmcgp.runtime.typing import Array
 
-_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _SMALL, _LARGE = 1e-100, 1e100
 _LIMIT = 1e50  # of parameters: (x/sigma)^2 and beta/x^2 are then below 1e300 for x between _SMALL and _LARGE
 
@@ -161,7 +161,7 @@ class Normal(Prior):
 
     def _logpdf(self, x: Array) -> Array:
         z = (x - self.mu) / self.sigma
-        return -0.5 * z * z - (math.log(self.sigma) + _HALF_LOG_2PI)
+        return -0.5 * z * z - (math.log(self.sigma) + HALF_LOG_2PI)
 
     def _dlogpdf(self, x: Array) -> Array:
         return (self.mu - x) / self.sigma / self.sigma
@@ -194,12 +194,12 @@ class LogNormal(Prior):
     def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
         """Log density of u = log(x - lower), which is normal, and its derivative (see `Prior.logpdf_unconstrained`)."""
         z = (u - self.mu) / self.sigma
-        return -0.5 * z * z - (math.log(self.sigma) + _HALF_LOG_2PI), -z / self.sigma
+        return -0.5 * z * z - (math.log(self.sigma) + HALF_LOG_2PI), -z / self.sigma
 
     def _logpdf(self, x: Array) -> Array:
         log_x = np.log(x - self.lower)
         z = (log_x - self.mu) / self.sigma
-        return -0.5 * z * z - log_x - (math.log(self.sigma) + _HALF_LOG_2PI)
+        return -0.5 * z * z - log_x - (math.log(self.sigma) + HALF_LOG_2PI)
 
     def _dlogpdf(self, x: Array) -> Array:
         x = x - self.lower
@@ -254,7 +254,7 @@ class HalfNormal(Prior):
 
     def _logpdf(self, x: Array) -> Array:
         z = x / self.sigma
-        return -0.5 * z * z + (math.log(2.0 / self.sigma) - _HALF_LOG_2PI)
+        return -0.5 * z * z + (math.log(2.0 / self.sigma) - HALF_LOG_2PI)
 
     def _dlogpdf(self, x: Array) -> Array:
         return -x / self.sigma / self.sigma

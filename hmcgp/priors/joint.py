@@ -10,13 +10,13 @@ One vector holds every free parameter of the kernel, then of the likelihood, in 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from hmcgp.errors import InvalidInput
+from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.parameters import Parameter
 from hmcgp.parameters.declaration import POSITIVE, interval
 from hmcgp.parameters.transforms import Transform
@@ -47,7 +47,7 @@ class HyperPrior:
         laws = [q.normal for q in self._priors]
         self._normal = None if None in laws else self._per_value(laws)  # mean, sd
         if self._normal is not None:
-            self._log_norm = -float(np.sum(np.log(self._normal[1]))) - 0.5 * self.n_dim * math.log(2.0 * math.pi)
+            self._log_norm = -float(np.sum(np.log(self._normal[1]))) - 0.5 * self.n_dim * LOG_2PI
 
     def _per_value(self, pairs: Sequence[Any]) -> Array:
         """Pairs of one number per parameter as rows of one number per value, of shape (2, n_dim)."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from hmcgp import Model
 from hmcgp.errors import InvalidInput
-from hmcgp.evidence import EP, Exact, UpperBound
+from hmcgp.evidence import EP, Iterative, UpperBound
 from hmcgp.likelihoods import Gaussian, LabelNoise, OutputNoise, VaryingNoise
 from hmcgp.model.compatibility import PROVIDERS
 from scripts.attack import trees
@@ -71,7 +71,7 @@ def random_question(rng: np.random.Generator) -> Question:
             likelihood = VaryingNoise()
         y = trees.numbers(rng, X, (n, 2) if kind is Gaussian and chance(rng, 0.2) else (n,))
         if chance(rng, 0.1):
-            evidence = Exact("iterative")
+            evidence = Iterative()
     settings = {"kernel": kernel, "likelihood": likelihood, "evidence": evidence}
     if chance(rng, 0.15) and kind.__name__ != "MultinomialProbit":
         settings["weights"] = rng.uniform(0.1, 3.0, size=n)
@@ -201,7 +201,7 @@ def _without_gradient(model: Model, u: Any, value: float, tolerance: float) -> s
 
 def _is_random(model: Model) -> bool:
     """Whether the gradient is that of the value only to the tolerance of an iterative solver."""
-    return isinstance(model.evidence, Exact) and model.evidence.solver == "iterative"
+    return isinstance(model.evidence, Iterative)
 
 
 def _differences(model: Model, u: Any, grad: Any, rng: np.random.Generator) -> str:

@@ -23,7 +23,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from hmcgp import Model, find_map, sample
-from hmcgp.evidence import Exact
+from hmcgp.evidence import Exact, Iterative
 from hmcgp.kernels import SquaredExponential
 from hmcgp.numerics.lapack import cholesky_inplace
 from hmcgp.samplers import HMC
@@ -33,6 +33,7 @@ LENGTH_SCALES = np.array([1.0, 2.0, 4.0, 8.0, 20.0, 20.0, 20.0, 20.0])
 TARGETS = {200: 4.0, 1000: None, 2000: 2.0}  # n: scikit-learn / ours, at least
 AGREEMENT = 1e-8
 SOLVER_SIZES = [500, 1000, 2000, 4000, 8000]
+SOLVERS = {"cholesky": Exact(), "iterative": Iterative()}
 NOISES = (0.1, 0.01)
 SEEDS = 3  # of the iterative solver, whose errors are averaged
 HMC_ROWS, HMC_DRAWS, STEP_SIZE = 1500, 30, 0.3
@@ -114,10 +115,10 @@ def curvature(model: Model, theta: Any) -> Any:
 
 
 PREPARE = """
-from scripts.benchmarks.regression import problem, Exact
+from scripts.benchmarks.regression import SOLVERS, problem
 def prepare(n):
     model, theta = problem(n, 0.1)
-    model = model.with_evidence(Exact("{solver}"))
+    model = model.with_evidence(SOLVERS["{solver}"])
     return lambda: model.log_evidence(theta)
 """
 
@@ -125,7 +126,7 @@ def prepare(n):
 def compare_solvers(n: int, noise: float) -> dict[str, Any]:
     """Time of log evidence and gradient by both solvers, and the errors of the iterative one."""
     model, theta = problem(n, noise)
-    iterative = [model.with_evidence(Exact("iterative", seed=seed)) for seed in range(SEEDS)]
+    iterative = [model.with_evidence(Iterative(seed=seed)) for seed in range(SEEDS)]
     found: dict[Any, Any] = {}
 
     def evaluate(name: Any, m: Model) -> None:
@@ -207,7 +208,7 @@ def report_hmc() -> list[dict[str, Any]]:
     print(f"HMC at n = {HMC_ROWS}: {HMC_DRAWS} trajectories of 5 steps of {STEP_SIZE}")
     rows = []
     for solver in ("cholesky", "iterative"):
-        density = model.with_evidence(Exact(solver))
+        density = model.with_evidence(SOLVERS[solver])
         begin = time.process_time()
         trace = sample(
             density, hmc, draws=HMC_DRAWS, tune=0, chains=1, random_state=1, start=mode.position, progressbar=False

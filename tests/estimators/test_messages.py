@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from hmcgp import GPClassifier, GPRegressor, Model, find_map, plots, sample
 from hmcgp.errors import DataWarning, InvalidInput
-from hmcgp.evidence import EP, Exact, Laplace
+from hmcgp.evidence import EP, Iterative, Laplace
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import LabelNoise, Logistic, Probit
 from hmcgp.runtime.checks import name_among
@@ -124,7 +124,7 @@ def test_names_are_read_in_any_case():
     assert LabelNoise(link="Step") == LabelNoise(link="step")
     assert Logistic(averaging="MacKay").averaging == "mackay"
     assert EP(sweeps="Sequential").sweeps == "sequential"
-    assert Exact(solver="Iterative").solver == "iterative"
+    assert Model(X, X[:, 0], likelihood="gaussian", evidence="Iterative").evidence == Iterative()
     assert find_map(Model(X, np.sign(X[:, 0])), method="LBFGS", n_restarts=1).converged
     assert sample(Model(X, np.sign(X[:, 0])), "NUTS", draws=2, tune=2, chains=1, progressbar=False).sampler == "nuts"
 

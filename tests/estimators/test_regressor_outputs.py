@@ -21,7 +21,7 @@ mpl.use("Agg")
 
 from hmcgp import GPRegressor, Model, plots
 from hmcgp.errors import InvalidInput
-from hmcgp.evidence import Exact
+from hmcgp.evidence import Iterative
 from hmcgp.kernels import Coregional, SquaredExponential
 from hmcgp.likelihoods import Gaussian, OutputNoise, VaryingNoise
 from hmcgp.posterior import predict
@@ -265,9 +265,9 @@ def test_known_noise():
 def test_other_likelihoods_solvers_and_kernels():
     varying = quick(likelihood=VaryingNoise(), sampler="map").fit(X, Y)
     assert varying.predict(X_NEW, return_std=True)[1].shape == (9, 2)
-    iterative = quick(evidence=Exact(solver="iterative"), sampler="map").fit(X, Y)
+    iterative = quick(evidence=Iterative(), sampler="map").fit(X, Y)
     np.testing.assert_allclose(iterative.predict(X_NEW), quick(sampler="map").fit(X, Y).predict(X_NEW), rtol=1e-2)
-    for gp in (iterative, quick(outputs="coregional", evidence=Exact(solver="iterative"), sampler="map").fit(X, GAPS)):
+    for gp in (iterative, quick(outputs="coregional", evidence=Iterative(), sampler="map").fit(X, GAPS)):
         assert gp.predict(X_NEW, return_cov=True)[1].shape == (9, 9, 2)
         with pytest.raises(InvalidInput, match="cannot leave rows out"):
             gp.loo()

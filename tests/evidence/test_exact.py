@@ -10,7 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
-from hmcgp.evidence import Exact
+from hmcgp.evidence import Exact, Iterative
 from hmcgp.kernels import Linear, SquaredExponential, White
 from hmcgp.likelihoods import Gaussian
 from hmcgp.model import Model
@@ -133,16 +133,16 @@ def test_tiny_noise_is_right_or_refused(noise):
         np.testing.assert_allclose(Exact()(K, y, Gaussian(noise)).log_z, expected, atol=1e-10 + 20.0 * 1e-16 / noise)
 
 
-@pytest.mark.parametrize("solver", ["cholesky", "iterative"])
-def test_rows_that_disagree_without_noise_are_refused(solver):
+@pytest.mark.parametrize("provider", [Exact(), Iterative()])
+def test_rows_that_disagree_without_noise_are_refused(provider):
     """Log Z = -1e11 was off by 2e7."""
     rng = np.random.default_rng(0)
     X, y = np.tile(rng.normal(size=(30, 2)), (2, 1)), rng.normal(size=60)
     K = squared_exponential(X, 440.0, 1.0)
     for targets in (y, y[:, None] * [1.0, 2.0]):
         with pytest.raises(NotPositiveDefinite, match="rounding eats log Z"):
-            Exact(solver)(K, targets, Gaussian(1e-10))
-    assert np.isfinite(Exact(solver)(K, y, Gaussian(1e-3)).log_z)
+            provider(K, targets, Gaussian(1e-10))
+    assert np.isfinite(provider(K, y, Gaussian(1e-3)).log_z)
 
 
 def test_log_z_is_known_or_refused():

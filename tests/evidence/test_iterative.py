@@ -7,7 +7,7 @@ import pytest
 
 from hmcgp import Model, find_map, sample
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import Exact
+from hmcgp.evidence import Exact, Iterative
 from hmcgp.evidence.iterative.conjugate_gradients import conjugate_gradients
 from hmcgp.evidence.iterative.preconditioner import precondition
 from hmcgp.kernels import Linear, Matern, SquaredExponential
@@ -19,7 +19,7 @@ from tests.helpers import evidence_contract as contract
 from tests.helpers.checks import check_gradient, squared_exponential
 
 N = 150
-ITERATIVE = Exact(solver="iterative", rank=40, probes=8, tol=1e-9)
+ITERATIVE = Iterative(rank=40, probes=8, tol=1e-9)
 
 
 def problem(n=N, d=2, noise=0.1, seed=0):
@@ -65,7 +65,7 @@ def test_the_estimates_average_to_the_evidence_and_its_gradient(likelihood):
         log_z, grad = model.with_evidence(provider).log_evidence(theta)
         return np.concatenate([[log_z], grad])
 
-    found = np.array([both(Exact("iterative", probes=4, rank=20, seed=s)) for s in range(40)])
+    found = np.array([both(Iterative(probes=4, rank=20, seed=s)) for s in range(40)])
     error = (found.mean(axis=0) - both(Exact())) / (found.std(axis=0) / np.sqrt(len(found)))
     assert (np.abs(error) < 4.0).all(), error
 
@@ -73,7 +73,7 @@ def test_the_estimates_average_to_the_evidence_and_its_gradient(likelihood):
 def test_a_model_of_full_rank_leaves_nothing_to_chance():
     X, y = problem()
     K = squared_exponential(X, 2.0, 0.8)
-    ev, ref = Exact("iterative", rank=N, probes=2)(K, y, Gaussian(0.1)), Exact()(K, y, Gaussian(0.1))
+    ev, ref = Iterative(rank=N, probes=2)(K, y, Gaussian(0.1)), Exact()(K, y, Gaussian(0.1))
     np.testing.assert_allclose(ev.log_z, ref.log_z, atol=1e-4)  # the jitter at the pivots
     np.testing.assert_allclose(ev.dlik, ref.dlik, rtol=1e-4)
     assert ev.n_iter <= 4
@@ -142,7 +142,7 @@ def test_the_bracket_of_an_evidence_is_narrow():
 def test_the_gradient_is_that_of_the_value(kernel, likelihood, rank):
     """Few probes: an estimate far from log|C|, and still one smooth function."""
     X, y = problem()
-    provider = Exact("iterative", rank=rank, probes=2, tol=1e-9)
+    provider = Iterative(rank=rank, probes=2, tol=1e-9)
     model = Model(X, y, kernel=kernel, likelihood=likelihood, evidence=provider)
     u = 0.3 * np.random.default_rng(rank).normal(size=model.n_dim)
     check_gradient(model.logdensity_and_grad, u, rtol=2e-6, atol=2e-5)
@@ -152,7 +152,7 @@ def test_the_gradient_is_as_consistent_as_the_residual_is_small():
     X, y = problem()
     u, errors = np.array([0.3, -0.2, -1.5]), []
     for tol in (1e-2, 1e-4, 1e-6):
-        provider = Exact("iterative", rank=20, probes=4, tol=tol)
+        provider = Iterative(rank=20, probes=4, tol=tol)
         model = Model(X, y, kernel=SquaredExponential(), likelihood="gaussian", evidence=provider)
         h = np.array([0.0, 1e-3, 0.0])
         numeric = (model.logdensity_and_grad(u + h)[0] - model.logdensity_and_grad(u - h)[0]) / 2e-3
@@ -167,7 +167,7 @@ def test_calls_repeat_to_the_last_bit_and_seeds_differ():
     one, two = (ITERATIVE(K, y, Gaussian(0.1), start) for start in (None, np.full(N, 3.0)))
     assert one.log_z == two.log_z
     np.testing.assert_array_equal(one.dK, two.dK)
-    assert Exact("iterative", seed=1)(K, y, Gaussian(0.1)).log_z != Exact("iterative")(K, y, Gaussian(0.1)).log_z
+    assert Iterative(seed=1)(K, y, Gaussian(0.1)).log_z != Iterative()(K, y, Gaussian(0.1)).log_z
 
 
 # the preconditioner takes rows in their order, which must not matter to other providers
@@ -176,18 +176,18 @@ APPLIES = [check for check in contract.CHECKS if check is not contract.order_of_
 
 @pytest.mark.parametrize("check", APPLIES, ids=lambda check: check.__name__)
 def test_contract(check):
-    check(Exact("iterative", tol=1e-10, rank=10), Gaussian(1.0))
+    check(Iterative(tol=1e-10, rank=10), Gaussian(1.0))
 
 
 @pytest.mark.parametrize("n", [3, 12, 40])
 def test_contract_of_derivatives(n):
-    contract.dK_matches_central_differences(Exact("iterative", tol=1e-11, rank=4), Gaussian(1.0), n)
+    contract.dK_matches_central_differences(Iterative(tol=1e-11, rank=4), Gaussian(1.0), n)
 
 
 @pytest.mark.parametrize("scale", [0.5, 3.0])
 def test_contract_of_starts(scale):
-    contract.cold_and_warm_starts_agree(Exact("iterative", tol=1e-9), Gaussian(1.0), scale)
-    contract.an_absurd_start_is_survived(Exact("iterative", tol=1e-9), Gaussian(1.0), 1e3)
+    contract.cold_and_warm_starts_agree(Iterative(tol=1e-9), Gaussian(1.0), scale)
+    contract.an_absurd_start_is_survived(Iterative(tol=1e-9), Gaussian(1.0), 1e3)
 
 
 def test_one_row_and_targets_of_zero():
@@ -204,7 +204,7 @@ def test_too_few_products_are_explained():
     K = squared_exponential(X, 2.0, 0.3)
     message = r"residual .* > tol 1\.0e-04 after 2 products with K .* rank 5\); raise rank or max_products"
     with pytest.raises(NotConverged, match=message):
-        Exact("iterative", rank=5, max_products=2)(K, y, Gaussian(1e-3))
+        Iterative(rank=5, max_products=2)(K, y, Gaussian(1e-3))
 
 
 def test_matrices_that_are_no_covariances_are_refused():
@@ -213,7 +213,7 @@ def test_matrices_that_are_no_covariances_are_refused():
     with pytest.raises(NotPositiveDefinite, match="needs noise in every row"):
         ITERATIVE(K, y, Gaussian(0.0, known=(0.0,) + 29 * (0.1,)))
     with pytest.raises(NotPositiveDefinite, match="negative eigenvalue"):
-        Exact("iterative", rank=1)(K - 5.0 * np.eye(30)[::-1], y, Gaussian(0.1))
+        Iterative(rank=1)(K - 5.0 * np.eye(30)[::-1], y, Gaussian(0.1))
     for bad in (np.nan, np.inf):
         broken = K.copy()
         broken[3, 7] = broken[7, 3] = bad
@@ -224,26 +224,25 @@ def test_matrices_that_are_no_covariances_are_refused():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"solver": "lu"}, "'solver' of Exact must be 'cholesky' or 'iterative'; got 'lu'"),
-        ({"tol": 0.0}, "'tol' of Exact must lie between 0 and 1"),
-        ({"tol": "small"}, "'tol' of Exact must lie between 0 and 1"),
-        ({"probes": 0}, "'probes' of Exact must be an integer >= 1; got 0"),
-        ({"probes": None}, "'probes' of Exact must be an integer >= 1; got None"),
-        ({"rank": 0}, "'rank' of Exact must be an integer >= 1; got 0"),
-        ({"rank": 2.5}, "'rank' of Exact must be an integer >= 1"),
-        ({"seed": -1}, "'seed' of Exact must be an integer >= 0"),
-        ({"max_products": 0}, "'max_products' of Exact must be an integer >= 1"),
+        ({"tol": 0.0}, "'tol' of Iterative must lie between 0 and 1"),
+        ({"tol": "small"}, "'tol' of Iterative must lie between 0 and 1"),
+        ({"probes": 0}, "'probes' of Iterative must be an integer >= 1; got 0"),
+        ({"probes": None}, "'probes' of Iterative must be an integer >= 1; got None"),
+        ({"rank": 0}, "'rank' of Iterative must be an integer >= 1; got 0"),
+        ({"rank": 2.5}, "'rank' of Iterative must be an integer >= 1"),
+        ({"seed": -1}, "'seed' of Iterative must be an integer >= 0"),
+        ({"max_products": 0}, "'max_products' of Iterative must be an integer >= 1"),
     ],
 )
 def test_settings_are_checked(setting, message):
     with pytest.raises(InvalidInput, match=message):
-        Exact(**{"solver": "iterative", **setting})
+        Iterative(**setting)
 
 
 def test_predictions_through_a_model_and_what_is_not_offered():
     X, y = problem()
     model = Model(X, y, kernel=SquaredExponential(), likelihood="gaussian")
-    iterative = model.with_evidence(Exact("iterative", tol=1e-8))
+    iterative = model.with_evidence(Iterative(tol=1e-8))
     draws, X_new = np.array([[1.0, 1.0, 0.1], [2.0, 0.7, 0.3]]), X[:5] + 0.1
     np.testing.assert_allclose(latent_moments(iterative, draws, X_new), latent_moments(model, draws, X_new), atol=1e-9)
     for ours, theirs in zip(
@@ -258,17 +257,15 @@ def test_predictions_through_a_model_and_what_is_not_offered():
 
 def test_settings_are_shown_where_they_are_used():
     assert repr(Exact()) == "Exact()"
-    assert repr(Exact("iterative", probes=5)) == (
-        "Exact(solver='iterative', probes=5, rank=None, seed=0, tol=0.0001, max_products=200)"
-    )
+    assert repr(Iterative(probes=5)) == ("Iterative(probes=5, rank=None, seed=0, tol=0.0001, max_products=200)")
 
 
-class FreshProbes(Exact):
+class FreshProbes(Iterative):
     """What must not be done: other random vectors in every call."""
 
     def __call__(self, K, y, likelihood, start=None, *, gradient=True):
         seed = int(np.abs(K[0]).sum() * 1e9) % 2**32
-        other = Exact(self.solver, probes=self.probes, rank=self.rank, seed=seed)
+        other = Iterative(probes=self.probes, rank=self.rank, seed=seed)
         return other(K, y, likelihood, start, gradient=gradient)
 
 
@@ -287,14 +284,12 @@ def test_hmc_runs_as_with_cholesky():
         trace = sample(density, hmc, draws=draws, tune=0, chains=1, random_state=1, start=start, progressbar=False)
         return trace.unconstrained[0], np.sqrt(np.mean(trace.stats["energy_error"] ** 2))
 
-    (exact, error), (ours, our_error) = (run(p, 300, 0.4) for p in (Exact(), Exact("iterative", rank=50)))
+    (exact, error), (ours, our_error) = (run(p, 300, 0.4) for p in (Exact(), Iterative(rank=50)))
     np.testing.assert_allclose(our_error, error, rtol=0.2)
     assert (np.abs(ours.mean(axis=0) - exact.mean(axis=0)) < 0.35 * exact.std(axis=0)).all()
     np.testing.assert_allclose(ours.std(axis=0), exact.std(axis=0), rtol=0.3)
 
     # with short steps the error of a smooth density vanishes as their square; not so that of one that is not
-    small, our_small, fresh = (
-        run(p, 8, 0.1)[1] for p in (Exact(), Exact("iterative", rank=50), FreshProbes("iterative", rank=50))
-    )
+    small, our_small, fresh = (run(p, 8, 0.1)[1] for p in (Exact(), Iterative(rank=50), FreshProbes(rank=50)))
     np.testing.assert_allclose(our_small, small, rtol=0.2)
     assert fresh > 10.0 * small

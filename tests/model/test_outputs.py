@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 from hmcgp import Model
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
-from hmcgp.evidence import Exact
+from hmcgp.evidence import Exact, Iterative
 from hmcgp.kernels import Constant, Linear, Matern, Periodic, SquaredExponential
 from hmcgp.kernels.coregional import Coregional, coregionalised
 from hmcgp.likelihoods import Gaussian, OutputNoise, VaryingNoise
@@ -23,7 +23,7 @@ Y = np.column_stack([np.sin(X[:, 0]), X[:, 1], np.cos(X.sum(axis=1))]) + 0.2 * R
 K = squared_exponential(X, 1.5, 1.1)
 STACKED = np.column_stack([np.repeat(X, 3, axis=0), np.tile(np.arange(3.0), 12)])
 NAMES = ("u", "v", "w")
-SOLVERS = [Exact(), Exact(solver="iterative", tol=1e-8, probes=4)]
+SOLVERS = [Exact(), Iterative(tol=1e-8, probes=4)]
 
 
 @pytest.mark.parametrize("likelihood", [Gaussian(0.2), Gaussian(0.1, known=RNG.uniform(size=12))], ids=["one", "known"])

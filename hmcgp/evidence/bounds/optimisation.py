@@ -26,9 +26,10 @@ import numpy as np
 
 from hmcgp.evidence import newton
 from hmcgp.evidence.laplace.mode_search import find_mode
-from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
+from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.terms import LOGISTIC
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import (
     cholesky_inplace,
     cholesky_solve_inplace,
@@ -39,18 +40,18 @@ from hmcgp.numerics.lapack import (
 )
 from hmcgp.runtime.typing import Array
 
-_EPS = 2.2e-16
 _HALVINGS = 40
 _SMALLEST = 1e-9  # of z: w and q no longer depend on it
 _KEPT = 0.1  # of the distance to the boundary x = 4, by one step
 _LOCAL = 0.1  # a decrement below which A hardly changes from one iterate to the next
 _ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
 
-# An iterate of the lower bound, with its work space, is one array `a` of shape (ROWS, n); its rows are
-NU, X, W, ROOT_W, Q, DQ = 0, 1, 2, 3, 4, 5  # the sites: ν, x = 1/w, w, √w, q and q'
-ALPHA, F, C = 6, 7, 8  # α, the mean f = Kα, and c = d - α
-R, STEP = 9, 10  # gradient (twice) and Newton's step in x
-OLD_X = 11
+# The state of the lower bound is one array of shape (ROWS, n); its rows are
+NU, NOISE, CURVATURE, ROOT_CURVATURE = 0, 1, 2, 3  # the sites: ν, x = 1/w, w, √w,
+SQUARE, SQUARE_SLOPE = 4, 5  # q = w²ν² and q' = dq/dx
+ALPHA, MEAN, GAP = 6, 7, 8  # α, the mean f = Kα, and c = d - α
+RESIDUAL, STEP = 9, 10  # r, twice the gradient, and Newton's step, in x
+OLD_NOISE = 11  # x before the step
 WEIGHT = 12
 ROWS = 13
 
@@ -75,130 +76,143 @@ def nu_of_x(x: float) -> float:
         value = _excess(z)
         change = (value - e) * z / (z * z - value - value * value)  # (z coth z)' = (z² - e - e²)/z
         z = max(z - change, _SMALLEST)
-        if abs(change) <= 4.0 * _EPS * z:
+        if abs(change) <= 4.0 * EPS * z:
             break
     return 2.0 * z
 
 
 @compiled
-def _sites(a: Array) -> float:
+def _sites(state: Array) -> float:
     """Fill x, w, q and q' at ν; returns Σ ω[log σ(ν) - ν/2 + λν²] = Σ ω[½ zT - log 2cosh z]."""
     total = 0.0
-    for i in range(a.shape[1]):
-        z = 0.5 * a[NU, i]
+    for i in range(state.shape[1]):
+        z = 0.5 * state[NU, i]
         e = _excess(z)
         T = z / (1.0 + e)
         decay = math.exp(-2.0 * z)
-        weight = a[WEIGHT, i]
-        a[X, i] = 4.0 * (1.0 + e) / weight
-        a[W, i] = 1.0 / a[X, i]
-        a[ROOT_W, i] = math.sqrt(a[W, i])
-        a[Q, i] = 0.25 * T * T * weight * weight
+        weight = state[WEIGHT, i]
+        state[NOISE, i] = 4.0 * (1.0 + e) / weight
+        state[CURVATURE, i] = 1.0 / state[NOISE, i]
+        state[ROOT_CURVATURE, i] = math.sqrt(state[CURVATURE, i])
+        state[SQUARE, i] = 0.25 * T * T * weight * weight
         sech2 = 4.0 * decay / (1.0 + decay) ** 2
-        a[DQ, i] = 0.125 * T * sech2 * z / (z * z - e - e * e) * weight**3  # (dq/dz)/(dx/dz)
+        state[SQUARE_SLOPE, i] = 0.125 * T * sech2 * z / (z * z - e - e * e) * weight**3  # (dq/dz)/(dx/dz)
         total += weight * (0.5 * z * T - z - math.log1p(decay))
     return total
 
 
 @compiled
-def _factor(K: Array, root_w: Array, L: Array) -> bool:
-    """Lower Cholesky factor of B = I + √w K √w."""
-    for i in range(K.shape[0]):
-        for j in range(i + 1):
-            L[i, j] = root_w[i] * K[i, j] * root_w[j]
-        L[i, i] += 1.0
-    return cholesky_inplace(L)
-
-
-@compiled
-def _evaluate(K: Array, y: Array, a: Array, L: Array) -> tuple[bool, float]:
-    """Log Z' at ν, leaving sites, α and mean in a, and the factor of B in L.
+def _evaluate(K: Array, y: Array, state: Array, L: Array) -> tuple[bool, float]:
+    """Log Z' at ν, leaving sites, α and mean in `state`, and the factor of B in L.
 
     ½ d'K α is taken as d'f - ½ α'f - ½ f'wf: the error of α = √w B⁻¹ d/√w then enters by its square only.
     """
-    value = _sites(a)
-    if not _factor(K, a[ROOT_W], L):
+    value = _sites(state)
+    if not newton.factor_scaled(K, state[ROOT_CURVATURE], L):
         return False, value
     n = K.shape[0]
     for i in range(n):
-        a[ALPHA, i] = 0.5 * a[WEIGHT, i] * y[i] / a[ROOT_W, i]
-    cholesky_solve_inplace(L, a[ALPHA])
+        state[ALPHA, i] = 0.5 * state[WEIGHT, i] * y[i] / state[ROOT_CURVATURE, i]
+    cholesky_solve_inplace(L, state[ALPHA])
     for i in range(n):
-        a[ALPHA, i] *= a[ROOT_W, i]
-        a[C, i] = 0.5 * a[WEIGHT, i] * y[i] - a[ALPHA, i]
-    symmetric_times(K, a[ALPHA], a[F])
+        state[ALPHA, i] *= state[ROOT_CURVATURE, i]
+        state[GAP, i] = 0.5 * state[WEIGHT, i] * y[i] - state[ALPHA, i]
+    symmetric_times(K, state[ALPHA], state[MEAN])
     for i in range(n):
-        value += (0.5 * a[WEIGHT, i] * y[i] - 0.5 * a[ALPHA, i] - 0.5 * a[W, i] * a[F, i]) * a[F, i]
+        value += (
+            0.5 * state[WEIGHT, i] * y[i] - 0.5 * state[ALPHA, i] - 0.5 * state[CURVATURE, i] * state[MEAN, i]
+        ) * state[MEAN, i]
     return True, value - 0.5 * log_determinant(L)
 
 
 @compiled
-def _gradient_in_x(a: Array, B_inverse: Array) -> None:
+def _gradient_in_x(state: Array, B_inverse: Array) -> None:
     """Fill r = w - diag R + c² - q."""
-    for i in range(a.shape[1]):
-        a[R, i] = a[W, i] * (1.0 - B_inverse[i, i]) + a[C, i] * a[C, i] - a[Q, i]
+    for i in range(state.shape[1]):
+        state[RESIDUAL, i] = (
+            state[CURVATURE, i] * (1.0 - B_inverse[i, i]) + state[GAP, i] * state[GAP, i] - state[SQUARE, i]
+        )
 
 
 @compiled
-def _hessian(a: Array, B_inverse: Array, A: Array) -> bool:
+def _hessian(state: Array, B_inverse: Array, A: Array) -> bool:
     """Lower Cholesky factor of A = diag(w² + q') - R∘R + 2 diag(c) R diag(c)."""
-    root_w, c = a[ROOT_W], a[C]
-    for i in range(a.shape[1]):
+    root_w, c = state[ROOT_CURVATURE], state[GAP]
+    for i in range(state.shape[1]):
         for j in range(i):
             r_ij = root_w[i] * B_inverse[i, j] * root_w[j]
             A[i, j] = r_ij * (2.0 * c[i] * c[j] - r_ij)
-        b, w = B_inverse[i, i], a[W, i]
-        A[i, i] = w * (w * (1.0 - b) * (1.0 + b) + 2.0 * c[i] * c[i] * b) + a[DQ, i]
+        b, w = B_inverse[i, i], state[CURVATURE, i]
+        A[i, i] = w * (w * (1.0 - b) * (1.0 + b) + 2.0 * c[i] * c[i] * b) + state[SQUARE_SLOPE, i]
     return cholesky_inplace(A)
 
 
 @compiled
-def _newton(a: Array, A: Array) -> float:
+def _newton(state: Array, A: Array) -> float:
     """Solve A δx = r by the factor at hand; returns the decrement √(½ r'δx)."""
-    n = a.shape[1]
+    n = state.shape[1]
     for i in range(n):
-        a[STEP, i] = a[R, i]
-    cholesky_solve_inplace(A, a[STEP])
+        state[STEP, i] = state[RESIDUAL, i]
+    cholesky_solve_inplace(A, state[STEP])
     total = 0.0
     for i in range(n):
-        total += a[R, i] * a[STEP, i]
+        total += state[RESIDUAL, i] * state[STEP, i]
     return math.sqrt(0.5 * total)
 
 
 @compiled
-def _move(a: Array, length: float) -> None:
+def _move(state: Array, length: float) -> None:
     """ν at x + length δx, kept inside ωx > 4."""
-    for i in range(a.shape[1]):
-        x = max(a[WEIGHT, i] * a[OLD_X, i], 4.0)
-        a[NU, i] = nu_of_x(max(x + length * a[WEIGHT, i] * a[STEP, i], 4.0 + _KEPT * (x - 4.0)))
+    for i in range(state.shape[1]):
+        x = max(state[WEIGHT, i] * state[OLD_NOISE, i], 4.0)
+        state[NU, i] = nu_of_x(max(x + length * state[WEIGHT, i] * state[STEP, i], 4.0 + _KEPT * (x - 4.0)))
 
 
 @compiled
-def _rounding(K: Array, a: Array) -> float:
+def _rounding(K: Array, state: Array) -> float:
     """The decrement that rounding makes: relative errors of B⁻¹ are eps |B|, and |B| <= 1 + Σ w_i K_ii."""
     total = 1.0
-    for i in range(a.shape[1]):
-        total += a[W, i] * K[i, i]
-    return _EPS * total
+    for i in range(state.shape[1]):
+        total += state[CURVATURE, i] * K[i, i]
+    return EPS * total
 
 
 @compiled
-def _slack(K: Array, a: Array, value: float) -> float:
-    """By how much rounding alone, of Σ ν, of α'Kα and of log|B|, may let log Z' fall."""
+def _slack(K: Array, state: Array, value: float) -> float:
+    """Bound on how far rounding alone, of Σ ν, of α'Kα and of log|B|, may let log Z' fall."""
     size, scale, sites = 0.0, 0.0, 0.0
-    for i in range(a.shape[1]):
-        size += abs(a[ALPHA, i])
+    for i in range(state.shape[1]):
+        size += abs(state[ALPHA, i])
         scale = max(scale, K[i, i])
-        sites += a[WEIGHT, i] * a[NU, i]
-    return 1e-13 * abs(value) + 4.0 * (_EPS * (scale * size * size + sites) + _rounding(K, a))
+        sites += state[WEIGHT, i] * state[NU, i]
+    return 1e-13 * abs(value) + 4.0 * (EPS * (scale * size * size + sites) + _rounding(K, state))
 
 
 @compiled
-def _begin(K: Array, start: Array, warm: bool, a: Array) -> None:
+def _begin(K: Array, start: Array, warm: bool, state: Array) -> None:
     """ν from the start; or, cold, between that of a vanishing prior, √K_ii, and that of labels without neighbours."""
-    for i in range(a.shape[1]):
+    for i in range(state.shape[1]):
         cold = math.sqrt(K[i, i])
-        a[NU, i] = max(abs(start[i]) if warm else min(cold, math.sqrt(cold)), 2.0 * _SMALLEST)
+        state[NU, i] = max(abs(start[i]) if warm else min(cold, math.sqrt(cold)), 2.0 * _SMALLEST)
+
+
+@compiled
+def _ascend(
+    K: Array, y: Array, state: Array, L: Array, value: float, n_factor: int, max_iter: int
+) -> tuple[int, int, float]:
+    """Take the step, halved while log Z' falls by more than rounding; returns the status, n_factor and log Z'."""
+    newton.copy(state[NOISE], state[OLD_NOISE])
+    enough, length = value - _slack(K, state, value), 1.0
+    while n_factor < max_iter and length >= 0.5**_HALVINGS:
+        _move(state, length)
+        positive_definite, value = _evaluate(K, y, state, L)
+        n_factor += 1
+        if not positive_definite:
+            return NOT_POSITIVE_DEFINITE, n_factor, value
+        if value >= enough:
+            return GOING_ON, n_factor, value
+        length *= 0.5
+    return NOT_CONVERGED, n_factor, value
 
 
 @compiled
@@ -214,44 +228,33 @@ def _maximise(
     residual : float
         Newton's decrement.
     log_z : float
-    a : ndarray of shape (ROWS, n)
+    state : ndarray of shape (ROWS, n)
         The last iterate.
     """
-    a, A = np.zeros((ROWS, y.shape[0])), np.empty_like(K)
-    newton.copy(weights, a[WEIGHT])
-    _begin(K, start, warm, a)
-    positive_definite, value = _evaluate(K, y, a, L)
+    state, A = np.zeros((ROWS, y.shape[0])), np.empty_like(K)
+    newton.copy(weights, state[WEIGHT])
+    _begin(K, start, warm, state)
+    positive_definite, value = _evaluate(K, y, state, L)
     n_factor, decrement = 1, np.inf
     if not positive_definite:
-        return NOT_POSITIVE_DEFINITE, n_factor, decrement, value, a
+        return NOT_POSITIVE_DEFINITE, n_factor, decrement, value, state
     while True:
         inverse_from_cholesky_inplace(L)
-        _gradient_in_x(a, L)
-        target = max(tol, _rounding(K, a))
+        _gradient_in_x(state, L)
+        target = max(tol, _rounding(K, state))
         if not target <= _ROUNDED_AWAY:  # NaN fails too
-            return NOT_CONVERGED, n_factor, target, value, a
+            return NOT_CONVERGED, n_factor, target, value, state
         if decrement < _LOCAL:
-            decrement = _newton(a, A)
+            decrement = _newton(state, A)
         if not decrement <= target:
-            if not _hessian(a, L, A):  # positive definite but for rounding
-                return NOT_CONVERGED, n_factor, decrement, value, a
-            decrement = _newton(a, A)
+            if not _hessian(state, L, A):  # positive definite but for rounding
+                return NOT_CONVERGED, n_factor, decrement, value, state
+            decrement = _newton(state, A)
         if decrement <= target:
-            return CONVERGED, n_factor, decrement, value, a
-        for i in range(y.shape[0]):
-            a[OLD_X, i] = a[X, i]
-        enough, length = value - _slack(K, a, value), 1.0
-        while True:
-            if n_factor == max_iter or length < 0.5**_HALVINGS:
-                return NOT_CONVERGED, n_factor, decrement, value, a
-            _move(a, length)
-            positive_definite, value = _evaluate(K, y, a, L)
-            n_factor += 1
-            if not positive_definite:
-                return NOT_POSITIVE_DEFINITE, n_factor, decrement, value, a
-            if value >= enough:
-                break
-            length *= 0.5
+            return CONVERGED, n_factor, decrement, value, state
+        status, n_factor, value = _ascend(K, y, state, L, value, n_factor, max_iter)
+        if status != GOING_ON:
+            return status, n_factor, decrement, value, state
 
 
 @compiled
@@ -262,25 +265,25 @@ def solve_lower(
 
     Returns
     -------
-    status, n_factor, residual, log_z, a
+    status, n_factor, residual, log_z, state
         As by `_maximise`.
     L : ndarray of shape (n, n)
         G = ½(αα' - R) where the gradient was asked for, else the factor of B in the lower triangle.
     """
     n = K.shape[0]
     L = np.empty_like(K)
-    status, n_factor, residual, log_z, a = _maximise(K, y, weights, start, warm, L, tol, max_iter)
+    status, n_factor, residual, log_z, state = _maximise(K, y, weights, start, warm, L, tol, max_iter)
     if status != CONVERGED:
-        return status, n_factor, residual, log_z, a, L
-    alpha, root_w = a[ALPHA], a[ROOT_W]
+        return status, n_factor, residual, log_z, state, L
+    alpha, root_w = state[ALPHA], state[ROOT_CURVATURE]
     if gradient:
         for i in range(n):
             for j in range(i + 1):
                 L[i, j] = 0.5 * (alpha[i] * alpha[j] - root_w[i] * L[i, j] * root_w[j])
         mirror_lower(L)
-    elif not _factor(K, root_w, L):
+    elif not newton.factor_scaled(K, root_w, L):
         status = NOT_POSITIVE_DEFINITE
-    return status, n_factor, residual, log_z, a, L
+    return status, n_factor, residual, log_z, state, L
 
 
 @compiled
@@ -304,15 +307,15 @@ def solve_upper(
     """
     n = K.shape[0]
     work = np.empty_like(K)
-    status, n_factor, residual, _, a = find_mode(K, y, weights, LOGISTIC, start, warm, work, tol, max_iter)
+    status, n_factor, residual, _, state = find_mode(K, y, weights, LOGISTIC, start, warm, work, tol, max_iter)
     b, mean = np.empty(n), np.empty(n)
     r, step = np.empty(n), np.empty(n)
     for i in range(n):
-        r[i] = a[newton.G, i] - a[newton.ALPHA, i]
-    newton.newton_step(K, work, a[newton.ROOT_W], r, step, mean)
+        r[i] = state[newton.SLOPE, i] - state[newton.ALPHA, i]
+    newton.newton_step(K, work, state[newton.ROOT_CURVATURE], r, step, mean)
     log_z = 0.0
     for i in range(n):
-        mu = min(max(y[i] * (a[newton.ALPHA, i] + step[i]) / weights[i], 0.0), 1.0)  # rounding may leave it outside
+        mu = min(max(y[i] * (state[newton.ALPHA, i] + step[i]) / weights[i], 0.0), 1.0)  # rounding may leave it outside
         b[i] = weights[i] * mu * y[i]
         if 0.0 < mu < 1.0:
             log_z += weights[i] * (mu * math.log(mu) + (1.0 - mu) * math.log1p(-mu))

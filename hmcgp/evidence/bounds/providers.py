@@ -45,9 +45,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from hmcgp.evidence.base import Evidence
+from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.bounds import optimisation as core
-from hmcgp.evidence.status import check_settings, leave_out, predict_by_factor, raise_for_status
+from hmcgp.evidence.status import leave_out, predict_by_factor, raise_for_status
 from hmcgp.likelihoods import Likelihood, Logistic
 from hmcgp.runtime.typing import Array
 
@@ -64,11 +64,11 @@ class LowerBoundPosterior:
 
     @property
     def start(self) -> Array:
-        """The last ν."""
+        """ν; only its size matters."""
         return self.nu
 
     def start_with(self, mean: Array, variance: Array) -> Array:
-        """Where to start when rows with these latent predictions join."""
+        """ν and, of new rows, the value √(m² + S) that it has at the maximum."""
         return np.concatenate([self.nu, np.sqrt(mean**2 + variance)])
 
     def cavity(self) -> tuple[Array, Array]:
@@ -103,7 +103,7 @@ class UpperBoundPosterior:
 
 
 @dataclass(frozen=True)
-class LowerBound:
+class LowerBound(SolverProvider):
     """The greatest of the lower bounds log Z' <= log Z, and the Gaussian that attains it.
 
     Parameters
@@ -119,42 +119,20 @@ class LowerBound:
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic,)
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def __call__(
-        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
-    ) -> Evidence:
-        """Lower bound on the evidence of labels y in {-1, +1} under f ~ N(0, K).
-
-        Parameters
-        ----------
-        K : ndarray of shape (n, n)
-            Prior covariance; only its lower triangle is read.
-        y : ndarray of shape (n,)
-            Labels -1.0 and +1.0.
-        likelihood : Logistic
-        start : ndarray of shape (n,), optional
-            ν at nearby hyperparameters; its sign does not matter.
-        gradient : bool, default=True
-            With the gradient, its matrix takes the place of the factor that `posterior.predict` needs.
-
-        Returns
-        -------
-        Evidence
-            `n_iter` is the number of factorisations of I + √w K √w, less the first.
-        """
-        warm = start is not None
-        status, n_factor, residual, log_z, a, L = core.solve_lower(
-            K, y, likelihood.row_weights(len(y)), start if warm else y, warm, self.tol, self.max_iter, gradient
+    def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
+        begin, warm = self.starting_point(start, y, len(y))
+        status, n_factor, residual, log_z, state, L = core.solve_lower(
+            K, y, likelihood.row_weights(len(y)), begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
-        posterior = LowerBoundPosterior(a[core.F], a[core.ALPHA], a[core.NU], a[core.ROOT_W], None if gradient else L)
+        posterior = LowerBoundPosterior(
+            state[core.MEAN], state[core.ALPHA], state[core.NU], state[core.ROOT_CURVATURE], None if gradient else L
+        )
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)
 
 
 @dataclass(frozen=True)
-class UpperBound:
+class UpperBound(SolverProvider):
     """The least of the upper bounds log Z <= log Z''.
 
     For brackets (`posterior.evidence_bounds`) and their predictions.  It never falls when the prior variance grows, so
@@ -172,33 +150,10 @@ class UpperBound:
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic,)
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def __call__(
-        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
-    ) -> Evidence:
-        """Upper bound on the evidence of labels y in {-1, +1} under f ~ N(0, K).
-
-        Parameters
-        ----------
-        K : ndarray of shape (n, n)
-            Prior covariance; only its lower triangle is read.
-        y : ndarray of shape (n,)
-            Labels -1.0 and +1.0.
-        likelihood : Logistic
-        start : ndarray of shape (n,), optional
-            Latent mean at nearby hyperparameters.
-        gradient : bool, default=True
-
-        Returns
-        -------
-        Evidence
-            `n_iter` is the number of Newton iterations, one factorisation less than were made.
-        """
-        warm = start is not None
+    def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
+        begin, warm = self.starting_point(start, y, len(y))
         status, n_factor, residual, log_z, b, mean, dK = core.solve_upper(
-            K, y, likelihood.row_weights(len(y)), start if warm else y, warm, self.tol, self.max_iter, gradient
+            K, y, likelihood.row_weights(len(y)), begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
         posterior = UpperBoundPosterior(mean, b)

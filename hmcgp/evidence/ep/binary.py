@@ -26,11 +26,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.evidence.base import Evidence
+from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.ep import double_loop as double
 from hmcgp.evidence.ep import solve as core
 from hmcgp.evidence.ep import state
-from hmcgp.evidence.status import NOT_CONVERGED, Iterative, check_settings, needs_factor, raise_for_sites
+from hmcgp.evidence.status import NOT_CONVERGED, needs_factor, raise_for_sites
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.typing import Array
@@ -40,7 +40,7 @@ _DOUBLE = 3  # the double loop may make so many times max_iter factorisations
 
 @dataclass(frozen=True)
 class SitePosterior:
-    """N(Kx, (K⁻¹ + diag w)⁻¹), and what each row looks like without its own label."""
+    """N(Kx, (K⁻¹ + diag w)⁻¹), with the cavity of each row."""
 
     f: Array  # (n,) mean, Kα
     alpha: Array  # (n,) x
@@ -56,7 +56,7 @@ class SitePosterior:
         return np.concatenate([self.alpha + self.w * self.f, self.w])
 
     def start_with(self, mean: Array, variance: Array) -> Array:
-        """Where to start when rows with these latent predictions join: their sites say nothing yet."""
+        """The sites, those of the new rows 0: they say nothing yet."""
         return np.pad(self.start.reshape(2, -1), ((0, 0), (0, len(mean)))).ravel()
 
     def cavity(self) -> tuple[Array, Array]:
@@ -75,7 +75,7 @@ class SitePosterior:
 
 
 def solve_sites(
-    provider: Iterative,
+    provider: SolverProvider,
     K: Array,
     y: Array,
     likelihood: Likelihood,
@@ -85,8 +85,7 @@ def solve_sites(
 ) -> tuple[Any, ...]:
     """Solve for the sites by sweeps and, where flipped labels make these cycle, by a double loop."""
     (kind, flip), weights = likelihood.site(), likelihood.row_weights(len(y))
-    warm = start is not None
-    begin = start if warm else y
+    begin, warm = provider.starting_point(start, y, 2 * len(y))
     solved = core.solve(K, y, weights, kind, flip, begin, warm, provider.tol, provider.max_iter, sequential, gradient)
     if solved[0] == NOT_CONVERGED and flip > 0.0:
         last = double.solve(K, y, weights, kind, flip, begin, warm, provider.tol, _DOUBLE * provider.max_iter, gradient)
@@ -95,14 +94,14 @@ def solve_sites(
 
 
 def continued(first: tuple[Any, ...], then: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a second solver returned, the factorisations of a first that failed counted too."""
+    """The result of a second solver, with the factorisations of a first that failed counted too."""
     return (then[0], first[1] + then[1], *then[2:])
 
 
 def site_evidence(
-    provider: Iterative, K: Array, y: Array, likelihood: Likelihood, solved: tuple[Any, ...], gradient: bool
+    provider: SolverProvider, K: Array, y: Array, likelihood: Likelihood, solved: tuple[Any, ...], gradient: bool
 ) -> Evidence:
-    """Dress up what a compiled solver of sites returns, or raise what its status says."""
+    """Evidence from the result of a compiled solver of sites; raises where its status says so."""
     status, n_factor, residual, log_z, dflip, a, R = solved
     raise_for_sites(provider, status, n_factor, residual, K)
     posterior = SitePosterior(
@@ -113,7 +112,7 @@ def site_evidence(
 
 
 @dataclass(frozen=True)
-class EP:
+class EP(SolverProvider):
     """Expectation propagation: Gaussian sites that match the moments of the likelihoods.
 
     The most accurate of the Gaussian approximations, close to exact for the evidence and the probabilities of a
@@ -147,37 +146,14 @@ class EP:
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit, LabelNoise)
 
     def matrices(self, n_latents: int) -> int:
-        """Return how many n x n arrays an evaluation holds at least (see `evidence.base`)."""
         return 3
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sweeps", lowered(self.sweeps))
         if self.sweeps not in {"parallel", "sequential"}:
             raise InvalidInput(f"'sweeps' of EP must be 'parallel' or 'sequential'; got {self.sweeps!r}.")
-        check_settings(self)
+        super().__post_init__()
 
-    def __call__(
-        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
-    ) -> Evidence:
-        """Evidence of labels y in {-1, +1} under f ~ N(0, K).
-
-        Parameters
-        ----------
-        K : ndarray of shape (n, n)
-            Prior covariance; only its lower triangle is read.
-        y : ndarray of shape (n,)
-            Labels -1.0 and +1.0.
-        likelihood : Logistic, Probit or LabelNoise
-        start : ndarray of shape (2n,), optional
-            Sites (η, w) at nearby hyperparameters, stacked.
-        gradient : bool, default=True
-            With the gradient, its matrix takes the place of the one that `posterior.predict` needs.
-
-        Returns
-        -------
-        Evidence
-            `n_iter` is the number of sweeps, one factorisation less than were made; `dlik` has the derivative in the
-            flip rate of `LabelNoise`.
-        """
+    def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         solved = solve_sites(self, K, y, likelihood, start, self.sweeps == "sequential", gradient)
         return site_evidence(self, K, y, likelihood, solved, gradient)

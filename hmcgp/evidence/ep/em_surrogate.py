@@ -1,4 +1,4 @@
-"""What EM-EP maximises in its M-step: the expected log density of latent values and labels (Kim & Ghahramani 2006).
+"""The M-step of EM-EP: the expected log density of latent values and labels (Kim & Ghahramani 2006).
 
 The latent values of the paper hold the noise that softens the step: g = f + e, e ~ N(0, cI), so that
 
@@ -40,7 +40,7 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 
 from hmcgp.errors import NotPositiveDefinite
-from hmcgp.evidence.base import Evidence
+from hmcgp.evidence.base import Evidence, Provider
 from hmcgp.evidence.ep.binary import SitePosterior
 from hmcgp.evidence.exact.factorisation import factor
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
@@ -52,7 +52,7 @@ SITE_NOISE = {LOGISTIC: 4.0, PROBIT: 1.0, STEP: 0.0}  # c
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ExpectedLogDensity:
+class ExpectedLogDensity(Provider):
     """F as a function of K and of the likelihood's parameters: a provider of evidence with q held fixed.
 
     Parameters
@@ -101,10 +101,7 @@ class ExpectedLogDensity:
         zero = cls(A, r, 0.0, evidence.posterior)
         return cls(A, r, evidence.log_z - zero(K, y, likelihood).log_z, evidence.posterior)
 
-    def __call__(
-        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
-    ) -> Evidence:
-        """F in the place of the log evidence (see `EvidenceProvider`); nothing iterates, and q does not change."""
+    def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         C = _with_noise(K, likelihood)
         P = np.empty_like(C)
         if not factor(C, np.zeros(len(C)), P):

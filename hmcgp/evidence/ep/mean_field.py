@@ -20,58 +20,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hmcgp.evidence.base import Evidence
+from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.ep import naive_mean_field as core
 from hmcgp.evidence.ep.binary import continued, site_evidence, solve_sites
-from hmcgp.evidence.status import NOT_CONVERGED, check_settings
+from hmcgp.evidence.status import NOT_CONVERGED
 from hmcgp.likelihoods import LabelNoise, Likelihood, Probit
 from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)
-class _MeanField:
-    """What TAP and the naive approximation share."""
+class _MeanField(SolverProvider):
+    """Base class of the TAP and the naive mean field."""
 
     tol: float = 1e-10
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Probit, LabelNoise)
+    naive: ClassVar[bool] = False
 
     def matrices(self, n_latents: int) -> int:
-        """Return how many n x n arrays an evaluation holds at least (see `evidence.base`)."""
         return 3
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def __call__(
-        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
-    ) -> Evidence:
-        """Evidence of labels y in {-1, +1} under f ~ N(0, K).
-
-        Parameters
-        ----------
-        K : ndarray of shape (n, n)
-            Prior covariance; only its lower triangle is read.
-        y : ndarray of shape (n,)
-            Labels -1.0 and +1.0.
-        likelihood : Probit or LabelNoise
-        start : ndarray of shape (2n,), optional
-            `posterior.start` at nearby hyperparameters.
-        gradient : bool, default=True
-            With the gradient, its matrix takes the place of the one that `posterior.predict` needs.
-
-        Returns
-        -------
-        Evidence
-            `n_iter` is one less than the number of factorisations; `dlik` has the derivative in the flip rate of
-            `LabelNoise`.
-        """
+    def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         (kind, flip), weights = likelihood.site(), likelihood.row_weights(len(y))
-        warm = start is not None
-        naive = isinstance(self, NaiveMeanField)
-        begin = start if warm else y
-        solved = core.solve(K, y, weights, kind, flip, begin, warm, self.tol, self.max_iter, naive, gradient)
-        if solved[0] == NOT_CONVERGED and not naive:  # the same equations, in another order
+        begin, warm = self.starting_point(start, y, 2 * len(y))
+        solved = core.solve(K, y, weights, kind, flip, begin, warm, self.tol, self.max_iter, self.naive, gradient)
+        if solved[0] == NOT_CONVERGED and not self.naive:  # the same equations, in another order
             solved = continued(solved, solve_sites(self, K, y, likelihood, None, False, gradient))
         return site_evidence(self, K, y, likelihood, solved, gradient)
 
@@ -105,3 +78,5 @@ class NaiveMeanField(_MeanField):
     max_iter : int, default=200
         Factorisations before `NotConverged` is raised.
     """
+
+    naive: ClassVar[bool] = True

@@ -34,11 +34,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from hmcgp.evidence.base import Evidence
+from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.ep import multinomial_solve as core
 from hmcgp.evidence.ep import state
-from hmcgp.evidence.laplace.softmax import SoftmaxPosterior
-from hmcgp.evidence.status import NOT_POSITIVE_DEFINITE, check_settings, raise_for_sites
+from hmcgp.evidence.laplace.softmax import SoftmaxPosterior, covariance_stack
+from hmcgp.evidence.status import NOT_POSITIVE_DEFINITE, raise_for_sites
 from hmcgp.likelihoods import Likelihood, MultinomialProbit
 from hmcgp.runtime.typing import Array
 
@@ -55,13 +55,13 @@ class MultinomialPosterior(SoftmaxPosterior):
         return self.sites
 
     def start_with(self, mean: Array, variance: Array) -> Array:
-        """Where to start when rows with these latent predictions join: their sites say nothing yet."""
+        """The sites, those of the new rows 0: they say nothing yet."""
         n_new = mean.shape[0] * (mean.shape[1] - 1)
         return np.pad(self.sites.reshape(2, -1), ((0, 0), (0, n_new))).ravel()
 
 
 @dataclass(frozen=True)
-class MultinomialEP:
+class MultinomialEP(SolverProvider):
     """Expectation propagation for several classes: a Gaussian site for every row and every class that it is not.
 
     Parameters
@@ -77,42 +77,17 @@ class MultinomialEP:
     supports: ClassVar[tuple[type[Likelihood], ...]] = (MultinomialProbit,)
 
     def matrices(self, n_latents: int) -> int:
-        """Return how many n x n arrays an evaluation holds at least (see `evidence.base`)."""
         return n_latents**2
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def __call__(
-        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
-    ) -> Evidence:
-        """Evidence of classes y under f_c ~ N(0, K_c).
-
-        Parameters
-        ----------
-        K : ndarray of shape (n, n) or (C, n, n)
-            Prior covariance that all classes share, or one for each; only lower triangles are read.
-        y : ndarray of shape (n,)
-            Classes 0.0, 1.0, …, C - 1.
-        likelihood : MultinomialProbit
-        start : ndarray of shape (2 n (C - 1),), optional
-            Sites (η, w) at nearby hyperparameters, stacked.
-        gradient : bool, default=True
-            Without it, what `posterior.predict` needs is kept.
-
-        Returns
-        -------
-        Evidence
-            `dK` has the shape of K: one matrix per class, or their sum where K is shared.  `n_iter` is the number of
-            sweeps, one factorisation less than were made.
-        """
+    def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         assert isinstance(likelihood, MultinomialProbit)
-        n_classes, n, warm = likelihood.count(y), len(y), start is not None
-        stack = K.reshape((-1, n, n))
+        n_classes = likelihood.count(y)
+        stack = covariance_stack(K, n_classes)
+        begin, warm = self.starting_point(start, y, 2 * len(y) * (n_classes - 1))
         if not (np.einsum("kii->ki", stack) >= 0.0).all():  # NaN fails too
             raise_for_sites(self, NOT_POSITIVE_DEFINITE, 0, np.inf, stack[0])
         status, n_factor, residual, log_z, a, f, x, precision, A, M, dK = core.solve(
-            stack, y, n_classes, start if warm else y, warm, self.tol, self.max_iter, gradient
+            stack, y, n_classes, begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_sites(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
         sites = np.concatenate([a[state.X] + a[state.W] * a[state.MEAN], a[state.W]])

@@ -28,10 +28,9 @@ from hmcgp.evidence.ep.state import (
 from hmcgp.evidence.ep.tap import iterate_tap, mean_residual, solve_means
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
-
-_EPS = 2.2e-16
 
 
 @compiled
@@ -57,7 +56,7 @@ def _iterate_naive(
         symmetric_times(K, a[X], a[MEAN])
         if not moments(kind, flip, y, a, a[TAU]):
             break
-        rounding = 4.0 * _EPS * math.sqrt(n * scale) * np.abs(a[X]).sum()  # norm of n errors of (Kx - Λx)/√v
+        rounding = 4.0 * EPS * math.sqrt(n * scale) * np.abs(a[X]).sum()  # norm of n errors of (Kx - Λx)/√v
         residual = mean_residual(a)
         solved = residual <= max(tol, rounding)
         if not solved:

@@ -25,10 +25,9 @@ import numpy as np
 
 from hmcgp.evidence.ep.powers import tilted_power
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
-
-_EPS = 2.2e-16
 
 # The state, with its work space, is one array `a` of shape (ROWS, n); its rows are
 X, MEAN, W, ETA = 0, 1, 2, 3
@@ -112,7 +111,7 @@ def evaluate(
             narrowest = min(narrowest, S[i, i])
     if not good:
         residual = np.inf
-    return residual, _EPS * (scale * size / math.sqrt(narrowest) + stiff * swollen * swollen), good
+    return residual, EPS * (scale * size / math.sqrt(narrowest) + stiff * swollen * swollen), good
 
 
 @compiled

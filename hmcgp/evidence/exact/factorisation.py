@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS, LOG_2PI
 from hmcgp.numerics.lapack import (
     cholesky_inplace,
     cholesky_solve_inplace,
@@ -17,9 +18,7 @@ from hmcgp.numerics.lapack import (
 )
 from hmcgp.runtime.typing import Array
 
-LOG_2PI = 1.8378770664093453
-_EPS = 2.2e-16
-LOST = 1e3 * _EPS  # pivots this far below the diagonal of C are made of rounding
+LOST = 1e3 * EPS  # pivots this far below the diagonal of C are made of rounding
 LOST_NATS = 0.1  # of log Z, by a bound on rounding that is some tens of times what rounding does,
 LOST_SHARE = 1e-6  # and this share of log Z on top: beyond, it is noise
 
@@ -60,7 +59,7 @@ def rounding_of_fit(K: Array, noise: Array, alpha: Array) -> float:
         for i in range(alpha.shape[0]):
             size += abs(alpha[i, a]) * math.sqrt(K[i, i] + noise[i])
         total += size * size
-    return 0.5 * _EPS * total
+    return 0.5 * EPS * total
 
 
 @compiled
@@ -75,7 +74,7 @@ def _rounding_of_determinant(K: Array, noise: Array, L: Array) -> float:
     total = 0.0
     for i in range(K.shape[0]):
         total += (K[i, i] + noise[i]) / (L[i, i] * L[i, i])
-    return 0.5 * _EPS * total
+    return 0.5 * EPS * total
 
 
 @compiled

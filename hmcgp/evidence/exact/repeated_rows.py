@@ -10,13 +10,12 @@ so the evidence of weighted rows is that of the targets √ω y under the covari
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from hmcgp.evidence.base import Evidence
+from hmcgp.evidence.base import Evidence, Posterior, Provider, SupportsJointPrediction
+from hmcgp.evidence.exact.posterior import ExactPosterior
 from hmcgp.likelihoods import NoisyNumbers
 from hmcgp.runtime.typing import Array
 
@@ -25,39 +24,41 @@ from hmcgp.runtime.typing import Array
 class WeightedPosterior:
     """The posterior of √ω f, seen as that of f."""
 
-    scaled: Any  # posterior of √ω f
+    scaled: SupportsJointPrediction  # posterior of √ω f
     root: Array  # (n,) √ω
 
     @property
     def start(self) -> Array:
         """As of `scaled`."""
-        return np.asarray(self.scaled.start)
+        return self.scaled.start
+
+    def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
+        """Latent mean and variance at new inputs (see `Posterior.predict`)."""
+        return self.scaled.predict(self.root[:, None] * K_cross, k_diag)
+
+    def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
+        """Latent mean and covariance at new inputs (see `SupportsJointPrediction`)."""
+        return self.scaled.predict_jointly(self.root[:, None] * K_cross, K_new)
+
+
+@dataclass(frozen=True)
+class WeightedExactPosterior(WeightedPosterior):
+    """A weighted posterior from which rows can be left out."""
+
+    scaled: ExactPosterior
 
     def cavity(self) -> tuple[Array, Array]:
         """Leave-one-out mean and variance of every latent value, all of its weight left out."""
         mean, variance = self.scaled.cavity()
         return (mean.T / self.root).T, variance / self.root**2
 
-    def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
-        """Latent mean and variance at new inputs (see `Posterior.predict`)."""
-        mean, variance = self.scaled.predict(self.root[:, None] * K_cross, k_diag)
-        return mean, variance
 
-    def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
-        """Latent mean, of shape (m,) or (m, k), and covariance, of shape (m, m), at new inputs."""
-        mean, covariance = self.scaled.predict_jointly(self.root[:, None] * K_cross, K_new)
-        return mean, covariance
-
-
-def weighted_evidence(
-    provider: Callable[..., Evidence], K: Array, y: Array, likelihood: NoisyNumbers, *, gradient: bool
-) -> Evidence:
+def weighted_evidence(provider: Provider, K: Array, y: Array, likelihood: NoisyNumbers, *, gradient: bool) -> Evidence:
     """Evidence of rows with weights, by a provider that knows of none.
 
     Parameters
     ----------
-    provider : callable
-        An evidence provider.
+    provider : Provider
     K : ndarray of shape (n, n)
     y : ndarray of shape (n,), or (n, k) for columns that share K, the noise and the weights
     likelihood : NoisyNumbers
@@ -70,8 +71,15 @@ def weighted_evidence(
     columns = y.size // len(y)
     found = provider(both * K, (root * y.T).T, likelihood.weighted(None), gradient=gradient)
     log_z = found.log_z + 0.5 * columns * float((1.0 - weights) @ np.log(2.0 * np.pi * noise))
-    posterior = WeightedPosterior(found.posterior, root)
+    posterior = _weighted_posterior(found.posterior, root)
     if found.dK is None:
         return found._replace(log_z=log_z, posterior=posterior)
     dlik = found.dlik + likelihood.pull_back(0.5 * columns * (1.0 - weights) / noise)
     return found._replace(log_z=log_z, dK=both * found.dK, dlik=dlik, posterior=posterior)
+
+
+def _weighted_posterior(scaled: Posterior, root: Array) -> WeightedPosterior:
+    if isinstance(scaled, ExactPosterior):
+        return WeightedExactPosterior(scaled, root)
+    assert isinstance(scaled, SupportsJointPrediction)
+    return WeightedPosterior(scaled, root)

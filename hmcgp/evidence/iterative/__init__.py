@@ -1,1 +1,7 @@
-"""Estimates of the evidence of Gaussian noise without a factorisation."""
+"""The evidence of Gaussian noise without a factorisation: an estimate."""
+
+from __future__ import annotations
+
+from hmcgp.evidence.iterative.provider import Iterative
+
+__all__ = ["Iterative"]

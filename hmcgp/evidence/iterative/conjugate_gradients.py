@@ -45,11 +45,11 @@ def conjugate_gradients(
         if steps and (width <= tol**2 * scale).all():
             return Solved(X, r, width, scale, np.array(steps), np.array(ratios), basis)
         if not np.isfinite(width).all():
-            raise NotPositiveDefinite("Exact: K + diag noise is not finite; is K a covariance matrix?")
+            raise NotPositiveDefinite("Iterative: K + diag noise is not finite; is K a covariance matrix?")
         if len(steps) == max_products:
             residual = np.sqrt(np.max(width / scale))
             raise NotConverged(
-                f"Exact(solver='iterative'): residual {residual:.1e} > tol {tol:.1e} after {len(steps)} products with "
+                f"Iterative: residual {residual:.1e} > tol {tol:.1e} after {len(steps)} products with "
                 f"K (least noise {noise.min():.1e}, largest prior variance {np.max(np.diag(K)):.1e}, rank "
                 f"{len(preconditioner.pivots)}); raise rank or max_products, or use solver='cholesky'."
             )
@@ -58,7 +58,7 @@ def conjugate_gradients(
         q = p @ K + noise * p
         curvature = np.einsum("mn,mn->m", p, q)
         if (curvature < 0.0).any():
-            raise NotPositiveDefinite("Exact: K + diag noise has a negative eigenvalue; is K a covariance matrix?")
+            raise NotPositiveDefinite("Iterative: K + diag noise has a negative eigenvalue; is K a covariance matrix?")
         live = rho > 0.0  # a row that is solved exactly, y = 0 say, stays as it is
         steps.append(np.divide(rho, curvature, out=np.ones_like(rho), where=live))
         gamma = np.where(live, steps[-1], 0.0)[:, None]

@@ -40,15 +40,16 @@ from typing import NamedTuple
 import numpy as np
 
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
-from hmcgp.evidence.exact.factorisation import LOG_2PI, LOST, columns_gradient_inplace, is_known, rounding_of_fit
+from hmcgp.evidence.exact.factorisation import LOST, columns_gradient_inplace, is_known, rounding_of_fit
 from hmcgp.evidence.iterative.conjugate_gradients import Solved, conjugate_gradients
 from hmcgp.evidence.iterative.lanczos import Probes, Spectrum, gradient
 from hmcgp.evidence.iterative.preconditioner import Preconditioner, precondition
+from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.runtime.typing import Array
 
 
 class Settings(NamedTuple):
-    """Of `Exact`, with a number for each."""
+    """Settings of `Iterative`, with a number for each."""
 
     probes: int
     rank: int
@@ -70,7 +71,10 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True)
 class IterativePosterior:
-    """N(Kα, (K⁻¹ + diag(s)⁻¹)⁻¹), the posterior of the latent values itself."""
+    """N(Kα, (K⁻¹ + diag(s)⁻¹)⁻¹), the posterior of the latent values, to the tolerance of its solutions.
+
+    It cannot leave rows out: the diagonal of C⁻¹ would take n solutions, more than a factorisation.
+    """
 
     f: Array  # (n,) mean, Kα = y - sα; (n, k) for k columns of targets
     alpha: Array  # (n,) C⁻¹ y, or (n, k)
@@ -84,17 +88,6 @@ class IterativePosterior:
         """The posterior mean; no solution needs it."""
         return self.f
 
-    def cavity(self) -> tuple[Array, Array]:
-        """Refused: the diagonal of C⁻¹ would take n solutions, more than a factorisation."""
-        raise InvalidInput(
-            "Exact(solver='iterative') cannot leave rows out, which takes the diagonal of an inverse. Take "
-            "model.with_evidence('exact') for that; draws of the hyperparameters serve both."
-        )
-
-    def log_density_without(self, groups: object) -> Array:
-        """Refused, as `cavity` is."""
-        return self.cavity()[0]
-
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'C⁻¹k at new inputs (see `Posterior.predict`)."""
         solved = self._solve(K_cross)
@@ -102,7 +95,7 @@ class IterativePosterior:
         return K_cross.T @ self.alpha, np.maximum(k_diag - explained, 0.0)
 
     def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
-        """Latent mean, of shape (m,) or (m, k), and covariance K** - k'C⁻¹k, of shape (m, m), at new inputs."""
+        """Latent mean k'α and covariance K** - k'C⁻¹k at new inputs (see `SupportsJointPrediction`)."""
         solved = self._solve(K_cross)
         explained = solved.X @ (K_cross + solved.residuals.T)
         return K_cross.T @ self.alpha, K_new - 0.5 * (explained + explained.T)
@@ -124,7 +117,7 @@ def solve(K: Array, y: Array, noise: Array, settings: Settings, *, with_gradient
     n, largest = len(y), np.max(np.diag(K))
     if not noise.min() > LOST * largest:
         raise NotPositiveDefinite(
-            "Exact(solver='iterative') needs noise in every row that is not lost beside the prior variance (least "
+            "Iterative needs noise in every row that is not lost beside the prior variance (least "
             f"noise {noise.min():.1e}, largest prior variance {largest:.1e})."
         )
     rng = np.random.default_rng(settings.seed)
@@ -142,7 +135,7 @@ def solve(K: Array, y: Array, noise: Array, settings: Settings, *, with_gradient
     log_z = float(-0.5 * (lower + k * (log_determinant + n * LOG_2PI)))
     if not is_known(log_z, rounding_of_fit(K, noise, alpha)):
         raise NotPositiveDefinite(
-            f"Exact(solver='iterative'): rounding eats log Z (least noise {noise.min():.1e}, largest prior variance "
+            f"Iterative: rounding eats log Z (least noise {noise.min():.1e}, largest prior variance "
             f"{largest:.1e}); is the noise too small for rows that repeat with other targets?"
         )
     dK = dnoise = None

@@ -86,7 +86,7 @@ def precondition(K: Array, noise: Array, pivots: NDArray[np.intp]) -> Preconditi
     L[np.diag_indices_from(L)] += _JITTER * np.mean(np.diag(L))
     if not cholesky_inplace(L):
         raise NotPositiveDefinite(
-            f"Exact: {len(L)} rows of K are not positive definite to working precision; is K a finite covariance "
+            f"Iterative: {len(L)} rows of K are not positive definite to working precision; is K a finite covariance "
             "matrix?"
         )
     L = np.tril(L)
@@ -96,7 +96,7 @@ def precondition(K: Array, noise: Array, pivots: NDArray[np.intp]) -> Preconditi
     R[np.diag_indices_from(R)] += 1.0
     if not cholesky_inplace(R):
         raise NotPositiveDefinite(
-            f"Exact: the noise is lost beside the prior variance (least noise {noise.min():.1e}, largest prior "
+            f"Iterative: the noise is lost beside the prior variance (least noise {noise.min():.1e}, largest prior "
             f"variance {np.max(np.diag(K)):.1e})."
         )
     E /= np.sqrt(noise)

@@ -25,9 +25,9 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.evidence import newton
-from hmcgp.evidence.base import Evidence
+from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import mode_search as core
-from hmcgp.evidence.status import check_settings, leave_out, needs_factor, predict_by_factor, raise_for_status
+from hmcgp.evidence.status import leave_out, needs_factor, predict_by_factor, raise_for_status
 from hmcgp.likelihoods import Likelihood, Logistic, Probit
 from hmcgp.runtime.typing import Array
 
@@ -48,7 +48,7 @@ class LaplacePosterior:
         return self.f
 
     def start_with(self, mean: Array, variance: Array) -> Array:
-        """Where to start when rows with these latent predictions join."""
+        """The mode and, of new rows, the predicted means."""
         return np.concatenate([self.f, mean])
 
     def cavity(self) -> tuple[Array, Array]:
@@ -68,7 +68,7 @@ class LaplacePosterior:
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(SolverProvider):
     """Laplace's approximation: a Gaussian at the mode of p(f | y).
 
     Parameters
@@ -84,38 +84,14 @@ class Laplace:
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit)
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def __call__(
-        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
-    ) -> Evidence:
-        """Evidence of labels y in {-1, +1} under f ~ N(0, K).
-
-        Parameters
-        ----------
-        K : ndarray of shape (n, n)
-            Prior covariance; only its lower triangle is read.
-        y : ndarray of shape (n,)
-            Labels -1.0 and +1.0.
-        likelihood : Logistic or Probit
-        start : ndarray of shape (n,), optional
-            Mode at nearby hyperparameters.
-        gradient : bool, default=True
-            With the gradient, its matrix takes the place of the factor that `posterior.predict` needs.
-
-        Returns
-        -------
-        Evidence
-            `n_iter` is the number of Newton iterations, one factorisation less than were made.
-        """
-        warm = start is not None
-        status, n_factor, residual, log_z, a, L = core.solve(
+    def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
+        begin, warm = self.starting_point(start, y, len(y))
+        status, n_factor, residual, log_z, state, L = core.solve(
             K,
             y,
             likelihood.row_weights(len(y)),
             likelihood.kind,
-            start if warm else y,
+            begin,
             warm,
             self.tol,
             self.max_iter,
@@ -123,6 +99,10 @@ class Laplace:
         )
         raise_for_status(self, status, n_factor, residual, K)
         posterior = LaplacePosterior(
-            a[newton.F], a[newton.ALPHA], a[newton.ROOT_W], None if gradient else L, None if gradient else K
+            state[newton.LATENT],
+            state[newton.ALPHA],
+            state[newton.ROOT_CURVATURE],
+            None if gradient else L,
+            None if gradient else K,
         )
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

@@ -20,40 +20,40 @@ import numpy as np
 
 from hmcgp.evidence.newton import (
     ALPHA,
-    D_ALPHA,
-    D_F,
-    EPS,
+    CURVATURE,
     HALVINGS,
-    LAST_D_ALPHA,
-    LAST_D_F,
+    LAST_STEP_ALPHA,
+    LAST_STEP_LATENT,
+    LATENT,
     LOG_P,
     MOVED_ALPHA,
-    MOVED_F,
-    RATIO,
-    ROOT_W,
+    MOVED_LATENT,
+    RESIDUAL,
+    ROOT_CURVATURE,
     ROWS,
-    TRY_ALPHA,
-    TRY_F,
+    SLOPE,
+    STEP_ALPHA,
+    STEP_LATENT,
+    THIRD_RATIO,
+    TRIAL_ALPHA,
+    TRIAL_LATENT,
     WEIGHT,
-    F,
-    G,
-    R,
-    W,
     accept,
     attempt,
     copy,
     dot,
+    factor_scaled,
     fill,
     newton_step,
     size,
     slack,
 )
 from hmcgp.evidence.rounding import LOST_NATS, ROUNDED_AWAY, drift_of_f, left_to_do, rounding_of_mode, sensitivities
-from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
+from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.terms import likelihood_terms
 from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import (
-    cholesky_inplace,
     inverse_from_cholesky_inplace,
     log_determinant,
     mirror_lower,
@@ -64,105 +64,102 @@ from hmcgp.runtime.typing import Array
 _CACHED = 1200
 _NATS = 1e-6  # of log Z, by which an iterate may be wrong that is called the mode
 _REPAIRS = 3  # of f = Kα
-_ON, _APART = -1, -2  # verdicts on an iterate, besides the status of the solver
+_APART = -2  # verdict on an iterate, besides the status of the solver
 _SHORT = 1e-3  # a step of f over which W hardly changes
 
 
 @compiled
-def _psi(y: Array, kind: int, alpha: Array, f: Array, a: Array) -> float:
-    """Ψ at (alpha, f), leaving the likelihood's terms there in a."""
-    return likelihood_terms(kind, y, f, a[WEIGHT], a[LOG_P], a[G], a[W], a[RATIO]) - 0.5 * dot(alpha, f)
+def _psi(y: Array, kind: int, alpha: Array, f: Array, state: Array) -> float:
+    """Ψ at (alpha, f), leaving the likelihood's terms there in `state`."""
+    log_p = likelihood_terms(
+        kind, y, f, state[WEIGHT], state[LOG_P], state[SLOPE], state[CURVATURE], state[THIRD_RATIO]
+    )
+    return log_p - 0.5 * dot(alpha, f)
 
 
 @compiled
-def _factor(K: Array, a: Array, L: Array) -> bool:
-    """Lower Cholesky factor of B = I + √W K √W at the current W."""
-    n = K.shape[0]
-    root_w = a[ROOT_W]
-    for i in range(n):
-        root_w[i] = math.sqrt(a[W, i])
-    for i in range(n):
-        for j in range(i + 1):
-            L[i, j] = root_w[i] * K[i, j] * root_w[j]
-        L[i, i] += 1.0
-    return cholesky_inplace(L)
+def _factor(K: Array, state: Array, L: Array) -> bool:
+    """Leave the lower Cholesky factor of B = I + √W K √W, at the current W, in L; False where there is none."""
+    for i in range(K.shape[0]):
+        state[ROOT_CURVATURE, i] = math.sqrt(state[CURVATURE, i])
+    return factor_scaled(K, state[ROOT_CURVATURE], L)
 
 
 @compiled
-def _direction(K: Array, L: Array, a: Array) -> float:
+def _direction(K: Array, L: Array, state: Array) -> float:
     """Newton direction at the current iterate; returns the decrement."""
-    for i in range(a.shape[1]):
-        a[R, i] = a[G, i] - a[ALPHA, i]
-    newton_step(K, L, a[ROOT_W], a[R], a[D_ALPHA], a[D_F])
-    return math.sqrt(max(dot(a[R], a[D_F]), 0.0))
+    for i in range(state.shape[1]):
+        state[RESIDUAL, i] = state[SLOPE, i] - state[ALPHA, i]
+    newton_step(K, L, state[ROOT_CURVATURE], state[RESIDUAL], state[STEP_ALPHA], state[STEP_LATENT])
+    return math.sqrt(max(dot(state[RESIDUAL], state[STEP_LATENT]), 0.0))
 
 
 @compiled
-def _ascend(y: Array, kind: int, a: Array, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
+def _ascend(y: Array, kind: int, state: Array, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
     """Take the step, halved while Ψ falls by more than rounding; on failure the iterate stays as it was."""
-    least = psi - slack(a, psi, scale)
+    least = psi - slack(state, psi, scale)
     step = 1.0
     for _ in range(halvings + 1):
-        attempt(a, step)
-        psi_try = _psi(y, kind, a[TRY_ALPHA], a[TRY_F], a)
+        attempt(state, step)
+        psi_try = _psi(y, kind, state[TRIAL_ALPHA], state[TRIAL_LATENT], state)
         if psi_try >= least:
-            accept(a)
+            accept(state)
             return True, psi_try
         step *= 0.5
-    return False, _psi(y, kind, a[ALPHA], a[F], a)
+    return False, _psi(y, kind, state[ALPHA], state[LATENT], state)
 
 
 @compiled
-def _tolerance(tol: float, scale: float, a: Array) -> float:
+def _tolerance(tol: float, scale: float, state: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √ΣW."""
-    return max(tol, EPS * scale * size(a[ALPHA]) * math.sqrt(size(a[W])))
+    return max(tol, EPS * scale * size(state[ALPHA]) * math.sqrt(size(state[CURVATURE])))
 
 
 @compiled
-def _bound(a: Array) -> float:
+def _bound(state: Array) -> float:
     """√Σ r²/W, never below the decrement since (K⁻¹ + W)⁻¹ <= W⁻¹: convergence seen without solving for it."""
     total = 0.0
-    for i in range(a.shape[1]):
-        r = a[G, i] - a[ALPHA, i]
-        total += r * r / a[W, i]  # inf or NaN where w underflows: then the decrement itself decides
+    for i in range(state.shape[1]):
+        r = state[SLOPE, i] - state[ALPHA, i]
+        total += r * r / state[CURVATURE, i]  # inf or NaN where w underflows: then the decrement itself decides
     return math.sqrt(total)
 
 
 @compiled
-def accelerate(a: Array, first: bool) -> None:
+def accelerate(state: Array, first: bool) -> None:
     """Turn a chord direction δ into s = δ - θ(moved + δ - δ_last), θ = <δ, δ - δ_last>/|δ - δ_last|².
 
     Chord steps shrink mostly along one eigenvector; the secant (Anderson's method with one step of memory) removes it.
     """
-    dot, square = 0.0, 0.0
-    for i in range(a.shape[1]):
-        change = a[D_F, i] - a[LAST_D_F, i]
-        dot += a[D_F, i] * change
+    product, square = 0.0, 0.0
+    for i in range(state.shape[1]):
+        change = state[STEP_LATENT, i] - state[LAST_STEP_LATENT, i]
+        product += state[STEP_LATENT, i] * change
         square += change * change
-    theta = 0.0 if first or square == 0.0 else dot / square
-    for i in range(a.shape[1]):
-        step_alpha = a[D_ALPHA, i] - theta * (a[MOVED_ALPHA, i] + a[D_ALPHA, i] - a[LAST_D_ALPHA, i])
-        step_f = a[D_F, i] - theta * (a[MOVED_F, i] + a[D_F, i] - a[LAST_D_F, i])
-        a[LAST_D_ALPHA, i], a[LAST_D_F, i] = a[D_ALPHA, i], a[D_F, i]
-        a[D_ALPHA, i], a[D_F, i] = step_alpha, step_f
-        a[MOVED_ALPHA, i], a[MOVED_F, i] = step_alpha, step_f
+    theta = 0.0 if first or square == 0.0 else product / square
+    alpha, latent = (STEP_ALPHA, LAST_STEP_ALPHA, MOVED_ALPHA), (STEP_LATENT, LAST_STEP_LATENT, MOVED_LATENT)
+    for row, last_row, moved_row in (alpha, latent):
+        step, last, moved = state[row], state[last_row], state[moved_row]
+        for i in range(state.shape[1]):
+            better = step[i] - theta * (moved[i] + step[i] - last[i])
+            last[i], step[i], moved[i] = step[i], better, better
 
 
 @compiled
 def _chords(
-    K: Array, y: Array, kind: int, L: Array, a: Array, psi: float, decrement: float, scale: float, tol: float
+    K: Array, y: Array, kind: int, L: Array, state: Array, psi: float, decrement: float, scale: float, tol: float
 ) -> float:
     """Steps with an old factor, until converged or a new factor would pay; returns Ψ."""
     # a factorisation in steps (measured: while K and L fit into the cache, and beyond), and the two that follow it
     n = K.shape[0]
     patience = 2.0 + (n / 35.0 if n < _CACHED else n / 170.0)
     first = True
-    while not _bound(a) <= _tolerance(tol, scale, a):
-        last, decrement = decrement, _direction(K, L, a)
-        accelerate(a, first)
+    while not _bound(state) <= _tolerance(tol, scale, state):
+        last, decrement = decrement, _direction(K, L, state)
+        accelerate(state, first)
         first = False
-        moved, psi = _ascend(y, kind, a, psi, scale, 0)
-        target = _tolerance(tol, scale, a)
+        moved, psi = _ascend(y, kind, state, psi, scale, 0)
+        target = _tolerance(tol, scale, state)
         if not moved or decrement <= target:
             return psi
         if last < np.inf:
@@ -173,58 +170,62 @@ def _chords(
 
 
 @compiled
-def _warm_step(K: Array, y: Array, kind: int, L: Array, a: Array) -> float:
+def _warm_step(K: Array, y: Array, kind: int, L: Array, state: Array) -> float:
     """One Newton step from f alone, α = b - √W B⁻¹ √W K b with b = W f + g; returns Ψ.
 
     A mode found under another K has no α under this one.  Where the step lands below Ψ(0), the start was useless and
     the iterate is put to 0.
     """
-    for i in range(a.shape[1]):
-        a[R, i] = a[W, i] * a[F, i] + a[G, i]
-    newton_step(K, L, a[ROOT_W], a[R], a[ALPHA], a[F])
-    psi = _psi(y, kind, a[ALPHA], a[F], a)
-    fill(a[TRY_F], 0.0)
-    if psi >= likelihood_terms(kind, y, a[TRY_F], a[WEIGHT], a[LOG_P], a[D_ALPHA], a[D_F], a[TRY_ALPHA]):
+    for i in range(state.shape[1]):
+        state[RESIDUAL, i] = state[CURVATURE, i] * state[LATENT, i] + state[SLOPE, i]
+    newton_step(K, L, state[ROOT_CURVATURE], state[RESIDUAL], state[ALPHA], state[LATENT])
+    psi = _psi(y, kind, state[ALPHA], state[LATENT], state)
+    fill(state[TRIAL_LATENT], 0.0)
+    at_zero = likelihood_terms(
+        kind, y, state[TRIAL_LATENT], state[WEIGHT], state[LOG_P], state[STEP_ALPHA], state[STEP_LATENT],
+        state[TRIAL_ALPHA],
+    )  # fmt: skip
+    if psi >= at_zero:
         return psi
-    fill(a[ALPHA], 0.0)
-    fill(a[F], 0.0)
-    return _psi(y, kind, a[ALPHA], a[F], a)
+    fill(state[ALPHA], 0.0)
+    fill(state[LATENT], 0.0)
+    return _psi(y, kind, state[ALPHA], state[LATENT], state)
 
 
 @compiled
 def _judge(
-    K: Array, y: Array, kind: int, L: Array, a: Array, scale: float, tol: float, before: float, repairs: int
+    K: Array, y: Array, kind: int, L: Array, state: Array, scale: float, tol: float, before: float, repairs: int
 ) -> tuple[int, float]:
     """Whether a fresh factor shows this iterate to be the mode, `before` being the decrement at the last one.
 
     Returns
     -------
     verdict : int
-        CONVERGED; NOT_CONVERGED where rounding eats the answer; _APART where f is not Kα, which is left in a[TRY_F];
-        or _ON, the direction being at hand.
+        CONVERGED; NOT_CONVERGED where rounding eats the answer; _APART where f is not Kα, which is left in
+        state[TRIAL_LATENT]; or GOING_ON, the direction being at hand.
     decrement : float
         Newton's, or a bound on it; where rounding eats the answer, what rounding makes of it.
     """
-    target, decrement = _tolerance(tol, scale, a), _bound(a)
+    target, decrement = _tolerance(tol, scale, state), _bound(state)
     solved = not decrement <= target
     if solved:
-        decrement = _direction(K, L, a)
+        decrement = _direction(K, L, state)
         if not decrement <= target:
-            return _ON, decrement
-    total, spread, root_sum = sensitivities(K, a)
+            return GOING_ON, decrement
+    total, spread, root_sum = sensitivities(K, state)
     left = decrement * spread
     if not (left <= _NATS and decrement * math.sqrt(scale) <= _SHORT):
         if not solved:
-            decrement = _direction(K, L, a)
-        left = left_to_do(K, a)
+            decrement = _direction(K, L, state)
+        left = left_to_do(K, state)
         if not (left <= _NATS or decrement > 0.5 * before):
-            return _ON, decrement
-    error, drift = EPS * scale * size(a[WEIGHT]), 0.0  # of δf = Kδα by eps |K||r|₁, in every step
-    if not (error <= _SHORT and error * (0.5 * size(a[ALPHA]) + total) <= _NATS):
-        drift = drift_of_f(K, a)
+            return GOING_ON, decrement
+    error, drift = EPS * scale * size(state[WEIGHT]), 0.0  # of δf = Kδα by eps |K||r|₁, in every step
+    if not (error <= _SHORT and error * (0.5 * size(state[ALPHA]) + total) <= _NATS):
+        drift = drift_of_f(K, state)
         if drift > _NATS and repairs < _REPAIRS:
             return _APART, decrement
-    rounding = rounding_of_mode(K, y, kind, L, a, scale, total + root_sum * spread)
+    rounding = rounding_of_mode(K, y, kind, L, state, scale, total + root_sum * spread)
     lost = max(rounding, max(left, drift) / LOST_NATS)
     return (CONVERGED, decrement) if lost <= 1.0 else (NOT_CONVERGED, ROUNDED_AWAY * lost)
 
@@ -246,51 +247,51 @@ def find_mode(
         Newton's decrement at the mode, or a bound on it; where the answer drowns in rounding, the decrement of that.
     log_z : float
         Log evidence, where the status is CONVERGED.
-    a : ndarray of shape (ROWS, n)
+    state : ndarray of shape (ROWS, n)
         The iterate at the mode.
     """
     n = y.shape[0]
-    a = np.zeros((ROWS, n))
+    state = np.zeros((ROWS, n))
     scale = 0.0  # largest prior variance
     for i in range(n):
         scale = max(scale, K[i, i])
-    copy(weights, a[WEIGHT])
+    copy(weights, state[WEIGHT])
     if warm:
-        copy(start, a[F])
-    psi, decrement, before, repairs = _psi(y, kind, a[ALPHA], a[F], a), np.inf, np.inf, 0
+        copy(start, state[LATENT])
+    psi, decrement, before, repairs = _psi(y, kind, state[ALPHA], state[LATENT], state), np.inf, np.inf, 0
     for n_factor in range(1, max_iter + 1):
-        if not _factor(K, a, L):
-            return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, a
+        if not _factor(K, state, L):
+            return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, state
         if warm and n_factor == 1:
-            psi = _warm_step(K, y, kind, L, a)
+            psi = _warm_step(K, y, kind, L, state)
         else:
-            verdict, decrement = _judge(K, y, kind, L, a, scale, tol, before, repairs)
+            verdict, decrement = _judge(K, y, kind, L, state, scale, tol, before, repairs)
             if verdict == CONVERGED:
-                return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), a
+                return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), state
             if verdict == NOT_CONVERGED:
-                return NOT_CONVERGED, n_factor, decrement, psi, a
+                return NOT_CONVERGED, n_factor, decrement, psi, state
             if verdict == _APART:
-                copy(a[TRY_F], a[F])
-                psi, before, repairs = _psi(y, kind, a[ALPHA], a[F], a), np.inf, repairs + 1
+                copy(state[TRIAL_LATENT], state[LATENT])
+                psi, before, repairs = _psi(y, kind, state[ALPHA], state[LATENT], state), np.inf, repairs + 1
                 continue
             before = decrement
-            moved, psi = _ascend(y, kind, a, psi, scale, HALVINGS)
+            moved, psi = _ascend(y, kind, state, psi, scale, HALVINGS)
             if not moved:
-                return NOT_CONVERGED, n_factor, decrement, psi, a
-        psi = _chords(K, y, kind, L, a, psi, decrement, scale, tol)
-    return NOT_CONVERGED, max_iter, decrement, psi, a
+                return NOT_CONVERGED, n_factor, decrement, psi, state
+        psi = _chords(K, y, kind, L, state, psi, decrement, scale, tol)
+    return NOT_CONVERGED, max_iter, decrement, psi, state
 
 
 @compiled
-def _gradient_inplace(K: Array, L: Array, a: Array) -> None:
+def _gradient_inplace(K: Array, L: Array, state: Array) -> None:
     """Overwrite the factor L by G = ½(αα' - R + ug' + gu'), where α = g at the mode."""
     n = K.shape[0]
-    g, root_w = a[G], a[ROOT_W]
+    g, root_w = state[SLOPE], state[ROOT_CURVATURE]
     inverse_from_cholesky_inplace(L)  # B⁻¹
     c, t, u = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
         # c = ½ s d3 with s = (1 - B⁻¹_ii)/W_i: written so that W_i cancels, and may underflow
-        c[i] = 0.5 * (1.0 - L[i, i]) * a[RATIO, i]
+        c[i] = 0.5 * (1.0 - L[i, i]) * state[THIRD_RATIO, i]
     symmetric_times(K, c, t)
     for i in range(n):
         t[i] *= root_w[i]
@@ -313,13 +314,13 @@ def solve(
 
     Returns
     -------
-    status, n_factor, residual, log_z, a
+    status, n_factor, residual, log_z, state
         As by `find_mode`.
     L : ndarray of shape (n, n)
         G where the gradient was asked for, else the factor of B in the lower triangle.
     """
     L = np.empty_like(K)
-    status, n_factor, residual, log_z, a = find_mode(K, y, weights, kind, start, warm, L, tol, max_iter)
+    status, n_factor, residual, log_z, state = find_mode(K, y, weights, kind, start, warm, L, tol, max_iter)
     if gradient and status == CONVERGED:
-        _gradient_inplace(K, L, a)
-    return status, n_factor, residual, log_z, a, L
+        _gradient_inplace(K, L, state)
+    return status, n_factor, residual, log_z, state, L

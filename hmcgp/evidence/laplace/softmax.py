@@ -36,11 +36,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from hmcgp.evidence.base import Evidence
+from hmcgp.errors import InvalidInput
+from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import softmax_mode_search as core
-from hmcgp.evidence.laplace.softmax_algebra import PI
-from hmcgp.evidence.newton import ALPHA, F
-from hmcgp.evidence.status import CONVERGED, check_settings, needs_factor, raise_for_status
+from hmcgp.evidence.laplace.softmax_algebra import PROBABILITY
+from hmcgp.evidence.newton import ALPHA, LATENT
+from hmcgp.evidence.status import CONVERGED, needs_factor, raise_for_status
 from hmcgp.likelihoods import Likelihood, Softmax
 from hmcgp.runtime.typing import Array
 
@@ -121,8 +122,16 @@ def _symmetric(lower: Array) -> Array:
     return np.asarray(L + np.swapaxes(np.tril(L, -1), -1, -2))
 
 
+def covariance_stack(K: Array, n_classes: int) -> Array:
+    """Prior covariances of the classes, of shape (1, n, n) where they share one, else (C, n, n)."""
+    stack = K.reshape((-1, *K.shape[-2:]))
+    if len(stack) not in {1, n_classes}:
+        raise InvalidInput(f"'K' must hold one matrix, or one for each of {n_classes} classes; got {len(stack)}.")
+    return stack
+
+
 @dataclass(frozen=True)
-class SoftmaxLaplace:
+class SoftmaxLaplace(SolverProvider):
     """Laplace's approximation for several classes: a Gaussian at the mode of p(f | y), f holding a function per class.
 
     Parameters
@@ -138,44 +147,19 @@ class SoftmaxLaplace:
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Softmax,)
 
     def matrices(self, n_latents: int) -> int:
-        """Return how many n x n arrays an evaluation holds at least (see `evidence.base`)."""
         return n_latents + 3
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def __call__(
-        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
-    ) -> Evidence:
-        """Evidence of classes y under f_c ~ N(0, K_c).
-
-        Parameters
-        ----------
-        K : ndarray of shape (n, n) or (C, n, n)
-            Prior covariance that all classes share, or one for each; only lower triangles are read.
-        y : ndarray of shape (n,)
-            Classes 0.0, 1.0, …, C - 1.
-        likelihood : Softmax
-        start : ndarray of shape (C n,), optional
-            Mode at nearby hyperparameters, class after class.
-        gradient : bool, default=True
-            Without it, the factors that `posterior.predict` needs are kept.
-
-        Returns
-        -------
-        Evidence
-            `dK` has the shape of K: one matrix per class, or their sum where K is shared.  `n_iter` is the number of
-            Newton iterations, one set of factorisations less than were made.
-        """
+    def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         assert isinstance(likelihood, Softmax)
-        n_classes, weights, warm = likelihood.count(y), likelihood.row_weights(len(y)), start is not None
-        stack = K.reshape((-1, *K.shape[-2:]))
-        status, n_factor, residual, log_z, a, A, M, dK = core.solve(
-            stack, y, weights, n_classes, start if warm else y, warm, self.tol, self.max_iter, gradient
+        n_classes, weights = likelihood.count(y), likelihood.row_weights(len(y))
+        stack = covariance_stack(K, n_classes)
+        begin, warm = self.starting_point(start, y, n_classes * len(y))
+        status, n_factor, residual, log_z, state, A, M, dK = core.solve(
+            stack, y, weights, n_classes, begin, warm, self.tol, self.max_iter, gradient
         )
         if status != CONVERGED:
             raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
-        f, alpha, pi = (a[row].reshape(n_classes, -1) for row in (F, ALPHA, PI))
+        f, alpha, pi = (state[row].reshape(n_classes, -1) for row in (LATENT, ALPHA, PROBABILITY))
         factors = (None, None, None) if gradient else (A, M, stack)
         posterior = SoftmaxPosterior(f, alpha, weights * pi, *factors)
         return Evidence(

@@ -15,7 +15,18 @@ import math
 
 import numpy as np
 
-from hmcgp.evidence.newton import D_F, ROOT_W, TRY_ALPHA, TRY_F, WEIGHT, G, R, copy, fill
+from hmcgp.evidence.newton import (
+    RESIDUAL,
+    ROOT_CURVATURE,
+    SLOPE,
+    STEP_LATENT,
+    TRIAL_ALPHA,
+    TRIAL_LATENT,
+    WEIGHT,
+    copy,
+    factor_scaled,
+    fill,
+)
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.lapack import (
     add_gram,
@@ -29,7 +40,7 @@ from hmcgp.numerics.lapack import (
 )
 from hmcgp.runtime.typing import Array
 
-PI = 2  # row of the iterate: class probabilities at f
+PROBABILITY = 2  # row of the state: class probabilities at f
 _LEAST_ROOT = 1e-150  # of p, which underflows
 
 
@@ -49,12 +60,7 @@ def factor(K: Array, p: Array, roots: Array, A: Array, M: Array, alike: bool) ->
         if alike and c > 0:
             copy(A[0].reshape(-1), B.reshape(-1))
         else:
-            prior = K[c % K.shape[0]]
-            for i in range(n):
-                for j in range(i + 1):
-                    B[i, j] = root[i] * prior[i, j] * root[j]
-                B[i, i] += 1.0
-            if not cholesky_inplace(B):
+            if not factor_scaled(K[c % K.shape[0]], root, B):
                 return False, 0.0
             term = 0.5 * log_determinant(B)
             half += term * n_classes if alike else term
@@ -122,15 +128,16 @@ def _couple(A: Array, M: Array, root: Array, weights: Array, V: Array, spread: A
 
 
 @compiled
-def gradient(K: Array, A: Array, M: Array, a: Array) -> Array:
+def gradient(K: Array, A: Array, M: Array, state: Array) -> Array:
     """G = ∂ log Z/∂K at the mode, one matrix per matrix in K.  Overwrites A above its diagonals."""
     n_classes, n = A.shape[0], A.shape[1]
-    root, pi, spread, s, u = a[ROOT_W], a[PI], a[R], a[TRY_F], a[D_F]
+    root, pi = state[ROOT_CURVATURE], state[PROBABILITY]
+    spread, s, u = state[RESIDUAL], state[TRIAL_LATENT], state[STEP_LATENT]
     dK, V = np.zeros_like(K), np.empty_like(M)
     mirror_lower(M)
     for c in range(n_classes):
         part = slice(c * n, (c + 1) * n)
-        _couple(A[c], M, root[part], a[WEIGHT, :n], V, spread[part])
+        _couple(A[c], M, root[part], state[WEIGHT, :n], V, spread[part])
         add_gram(0.5, V, dK[c % K.shape[0]])
     for i in range(n):
         # S_i is the covariance of the deviations above, and of independent parts of variance (1 - B_c⁻¹)_ii/ωπ_c
@@ -144,10 +151,10 @@ def gradient(K: Array, A: Array, M: Array, a: Array) -> Array:
             k = c * n + i
             own = 1.0 - A[c, i, i]
             s[k] = -0.5 * (spread[k] + own - pi[k] * total - 2.0 * pi[k] * (own - inner))
-    solve_newton(K, A, M, root, s, u, a[TRY_ALPHA])
+    solve_newton(K, A, M, root, s, u, state[TRIAL_ALPHA])
     for c in range(n_classes):
         G_c, B = dK[c % K.shape[0]], A[c]
-        g, v, d = a[G, c * n : (c + 1) * n], u[c * n : (c + 1) * n], root[c * n : (c + 1) * n]
+        g, v, d = state[SLOPE, c * n : (c + 1) * n], u[c * n : (c + 1) * n], root[c * n : (c + 1) * n]
         for i in range(n):
             v[i] += 0.5 * g[i]  # gg' + ug' + gu' = (u + ½g)g' + g(u + ½g)'
         for i in range(n):

@@ -1,0 +1,69 @@
+"""Compiled softmax: Ψ = log p(y | f) - ½ α'f of several classes, and its derivatives (symbols as in `softmax`)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hmcgp.evidence.laplace.softmax_algebra import PROBABILITY
+from hmcgp.evidence.newton import CURVATURE, SLOPE, WEIGHT, dot
+from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.lapack import exp_nonpositive
+from hmcgp.runtime.typing import Array
+
+
+@compiled
+def _slopes(pi: Array, weights: Array, norm: Array, g: Array, w: Array) -> None:
+    """Divide π by its norms, and leave g, without the observed classes, and W's diagonal."""
+    n = norm.shape[0]
+    for c in range(0, pi.shape[0], n):
+        for i in range(n):
+            k = c + i
+            pi[k] /= norm[i]
+            g[k] = -weights[k] * pi[k]
+            w[k] = weights[k] * pi[k] * (1.0 - pi[k])
+
+
+@compiled
+def _exponentials(f: Array, n: int, pi: Array) -> tuple[Array, Array, NDArray[np.int64]]:
+    """Leave exp x in pi, x = f less the largest of its row; returns x, Σ exp x, and the offset of the largest class."""
+    end = f.shape[0]
+    first = np.zeros(n, dtype=np.int64)
+    top, norm, x = f[:n].copy(), np.zeros(n), np.empty(end)
+    for c in range(n, end, n):
+        for i in range(n):
+            if f[c + i] > top[i]:
+                top[i], first[i] = f[c + i], c
+    for c in range(0, end, n):
+        for i in range(n):
+            x[c + i] = f[c + i] - top[i]
+    exp_nonpositive(x, pi, 1.0)
+    for c in range(0, end, n):
+        for i in range(n):
+            norm[i] += pi[c + i]
+    return x, norm, first
+
+
+@compiled
+def log_joint(y: Array, alpha: Array, f: Array, state: Array) -> float:
+    """Ψ = Σ ω log π_yi - ½ α'f, leaving π, g and W's diagonal at f in `state`."""
+    n, pi = y.shape[0], state[PROBABILITY]
+    x, norm, first = _exponentials(f, n, pi)
+    _slopes(pi, state[WEIGHT], norm, state[SLOPE], state[CURVATURE])
+    total = 0.0
+    for i in range(n):
+        own, k = int(y[i]) * n + i, first[i] + i
+        weight, log_p = state[WEIGHT, i], x[own] - math.log(norm[i])
+        state[SLOPE, own] += weight
+        if norm[i] < 2.0:  # π_k > ½: 1 - π_k by its own sum, not as a difference
+            rest = 0.0
+            for j in range(i, f.shape[0], n):
+                rest += pi[j] if j != k else 0.0
+            state[CURVATURE, k] = weight * pi[k] * rest
+            if k == own:
+                state[SLOPE, k] = weight * rest
+                log_p = math.log1p(-rest)  # log π without its own rounding: steps that gain 1e-18 are compared
+        total += weight * log_p
+    return total - 0.5 * dot(alpha, f)
