@@ -38,7 +38,7 @@ def check_data(X: Any, y: Any, likelihood: Likelihood) -> tuple[Array, Array]:
 
 
 def _is_validated(X: Any) -> bool:
-    """Whether scikit-learn would leave inputs as they are, as those of an estimator's table."""
+    """Whether scikit-learn would leave an array of inputs as it is, as that of an estimator's table."""
     return type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.size > 0 and bool(np.isfinite(X).all())
 
 

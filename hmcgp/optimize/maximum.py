@@ -32,7 +32,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import ExpectationDensity, LogDensity
 from hmcgp.runtime.checks import check_count, name_among
 from hmcgp.runtime.memory import check_memory
-from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
+from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks, single_blas_thread
 from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import State, Work, init
@@ -89,6 +89,7 @@ class _Objective:
         return -state.logdensity, -state.grad
 
 
+@single_blas_thread()  # also for the Newton steps at the end
 def find_map(
     density: LogDensity,
     *,

@@ -16,6 +16,7 @@ import numpy as np
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import LogDensity
 from hmcgp.optimize.maximum import climb_from_starts, hessian
+from hmcgp.runtime.parallel import single_blas_thread
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import State
@@ -24,6 +25,7 @@ from hmcgp.samplers.jumps import Modes
 SAME_MODE = 1.0  # squared Mahalanobis distance from a mode within which other ends belong to it
 
 
+@single_blas_thread()  # also for the Hessians, so that results do not depend on the number of BLAS threads
 def find_modes(
     density: LogDensity, *, n_restarts: int = 50, random_state: RandomStateLike = None, n_jobs: int | None = None
 ) -> Modes:

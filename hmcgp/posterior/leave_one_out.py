@@ -187,9 +187,10 @@ class _LogDensityOfGroups(Statistic):
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
         groups = np.split(np.argsort(self.row_groups, kind="stable"), np.cumsum(np.bincount(self.row_groups))[:-1])
-        if not isinstance(draw.evidence.posterior, SupportsLeaveGroupsOut):
+        posterior = draw.evidence.posterior
+        if not isinstance(posterior, SupportsLeaveGroupsOut):
             raise _refusal(draw.model)
-        out[draw.index] = draw.evidence.posterior.log_density_without(groups)
+        out[draw.index] = posterior.log_density_without(groups)
 
 
 def _cavity(draw: SolvedDraw) -> tuple[Array, Array]:
@@ -197,13 +198,14 @@ def _cavity(draw: SolvedDraw) -> tuple[Array, Array]:
 
     Of shape (n,); with C classes (n, C) and, a covariance, (n, C, C).
     """
-    if not isinstance(draw.evidence.posterior, SupportsLeaveOneOut):
+    posterior = draw.evidence.posterior
+    if not isinstance(posterior, SupportsLeaveOneOut):
         raise _refusal(draw.model)
-    return draw.evidence.posterior.cavity()
+    return posterior.cavity()
 
 
 def _refusal(model: Model) -> InvalidInput:
-    """Error that names an evidence from whose posterior rows can be left out."""
+    """Error that names an evidence whose posterior can leave rows out."""
     name = type(model.evidence).__name__
     if isinstance(model.evidence, Iterative):
         return InvalidInput(

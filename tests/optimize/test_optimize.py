@@ -7,9 +7,10 @@ from math import inf
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from hmcgp.errors import InvalidInput
-from hmcgp.optimize import find_map, maximum
+from hmcgp.optimize import find_map, find_modes, maximum
 from hmcgp.optimize.maximum import GRADIENT_TOLERANCE, hessian
 from hmcgp.samplers import Evaluation
 from hmcgp.samplers.integrators import init
@@ -218,3 +219,18 @@ def test_no_start():
         find_map(HalfSpace(edge=1e6), random_state=0)
     with pytest.raises(InvalidInput, match="-inf at 'start'"):
         find_map(HalfSpace(), start=np.array([-1.0, 0.0]))
+
+
+@pytest.mark.parametrize("search", [find_map, find_modes])
+def test_searches_evaluate_with_one_blas_thread(search):
+    """Sums inside a factorisation have another order with more threads, and the draws that follow other bits."""
+    seen = set()
+
+    class Watching(Gaussian):
+        def evaluate(self, u, carry=None):
+            seen.update(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+            return super().evaluate(u, carry)
+
+    with threadpool_limits(2, user_api="blas"):
+        search(Watching(np.zeros(2), np.eye(2)), n_restarts=2, random_state=0, n_jobs=1)
+    assert seen == {1}

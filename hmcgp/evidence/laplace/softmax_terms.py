@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hmcgp.evidence.laplace.softmax_algebra import PROBABILITY
 from hmcgp.evidence.newton import CURVATURE, SLOPE, WEIGHT, dot
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import exp_nonpositive
+from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.runtime.typing import Array
 
 
