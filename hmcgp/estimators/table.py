@@ -40,7 +40,7 @@ class Inputs:
 
         Warns
         -----
-        ApproximationWarning
+        DataWarning
             For constant inputs.
         """
         scaling = Scaling.learn(X, standardize=standardize, keep=columns.mask(names), weights=weights)
@@ -113,7 +113,7 @@ class TrainingTable(ABC):
 
         Warns
         -----
-        ApproximationWarning
+        DataWarning
             For more hyperparameters than rows.
         """
         model = Model(**self.model_arguments(), evidence=evidence)

@@ -53,7 +53,7 @@ def test_sampling_recovers_a_correlation_without_divergences():
     assert gp.summary()["r_hat"].max() < 1.03
     low, high = np.quantile(gp.output_covariance(correlation=True)[:, 0, 1], [0.025, 0.975])
     assert low < -0.95 < high < 0.0
-    noise = gp.summary()["mean"][["noise[0]", "noise[1]"]].to_numpy() * gp._unit**2
+    noise = gp.summary()["mean"][["noise[0]", "noise[1]"]].to_numpy() * gp._targets.unit**2
     assert 0.05**2 / 3.0 < noise[0] < 3.0 * 0.05**2
     assert 0.15**2 / 3.0 < noise[1] < 3.0 * 0.15**2
     seen, gap = ~np.isnan(Y_all[:, 1]), np.isnan(Y_all[:, 1])
