@@ -38,17 +38,17 @@ from hmcgp.errors import InvalidInput
 from hmcgp.numerics.compiled import compiled
 from hmcgp.runtime.typing import Array
 
-_NARROW_VARIANCE = 1.25**2
+NARROW_VARIANCE = 1.25**2
 _NARROW_STEP = 0.4  # 0.4 * 5/4 = 1/2, the spacing in x: exp(-2 pi^2 / h) = 7e-18
-_NARROW_T = _NARROW_STEP * np.arange(22)  # 0 .. 8.4: the mass beyond is 4e-17
-_NARROW_WEIGHTS = np.exp(-0.5 * _NARROW_T**2)
-_NARROW_WEIGHTS /= _NARROW_WEIGHTS[0] + 2.0 * _NARROW_WEIGHTS[1:].sum()
+NARROW_T = _NARROW_STEP * np.arange(22)  # 0 .. 8.4: the mass beyond is 4e-17
+NARROW_WEIGHTS = np.exp(-0.5 * NARROW_T**2)
+NARROW_WEIGHTS /= NARROW_WEIGHTS[0] + 2.0 * NARROW_WEIGHTS[1:].sum()
 
-_WIDE_STEP = 0.5
-_PROBIT_VARIANCE = 8.0 / math.pi  # 1/k^2: sigma(x) and Phi(k x) have the same slope at 0
-_DIGITS = 37.0  # exp(-37) = 8.5e-17
-_WIDE_X = _WIDE_STEP * np.arange(1, 150)  # up to 2 * 37, where exp(-x/2) = exp(-37)
-_WIDE_WEIGHTS = _WIDE_STEP * (expit(-_WIDE_X) - ndtr(-_WIDE_X / math.sqrt(_PROBIT_VARIANCE)))  # -h r(x) > 0
+WIDE_STEP = 0.5
+PROBIT_VARIANCE = 8.0 / math.pi  # 1/k^2: sigma(x) and Phi(k x) have the same slope at 0
+DIGITS = 37.0  # exp(-37) = 8.5e-17
+_WIDE_X = WIDE_STEP * np.arange(1, 150)  # up to 2 * 37, where exp(-x/2) = exp(-37)
+WIDE_WEIGHTS = WIDE_STEP * (expit(-_WIDE_X) - ndtr(-_WIDE_X / math.sqrt(PROBIT_VARIANCE)))  # -h r(x) > 0
 
 
 def logistic_average(mean: ArrayLike, variance: ArrayLike) -> Array:
@@ -92,7 +92,7 @@ def _lower_average(m, v):  # type: ignore[no-untyped-def]
 @compiled
 def _trapezoid(c, v):  # type: ignore[no-untyped-def]
     """p(c, v) for c >= -v/2."""
-    return _narrow(c, v) if v <= _NARROW_VARIANCE else _wide(c, v)
+    return _narrow(c, v) if v <= NARROW_VARIANCE else _wide(c, v)
 
 
 @compiled
@@ -102,44 +102,44 @@ def _narrow(c, v):  # type: ignore[no-untyped-def]
     up = math.exp(_NARROW_STEP * math.sqrt(v))
     down = 1.0 / up
     grow, shrink = 1.0, 1.0
-    total = _NARROW_WEIGHTS[0] / (1.0 + E)
-    for j in range(1, _NARROW_WEIGHTS.size):
+    total = NARROW_WEIGHTS[0] / (1.0 + E)
+    for j in range(1, NARROW_WEIGHTS.size):
         grow *= up
         shrink *= down
         EA = E * (grow + shrink)
-        total += _NARROW_WEIGHTS[j] * (2.0 + EA) / (1.0 + EA + E * E)
+        total += NARROW_WEIGHTS[j] * (2.0 + EA) / (1.0 + EA + E * E)
     return total
 
 
 @compiled
 def _wide(c, v):  # type: ignore[no-untyped-def]
     """p(c, v) for c >= -v/2, v > 25/16."""
-    if c - 0.5 * v > _DIGITS:
+    if c - 0.5 * v > DIGITS:
         return 1.0  # 1 - p < exp(v/2 - c); and no power below can overflow
-    probit = 0.5 * math.erfc(-c / math.sqrt(2.0 * (v + _PROBIT_VARIANCE)))
+    probit = 0.5 * math.erfc(-c / math.sqrt(2.0 * (v + PROBIT_VARIANCE)))
     # N(-x; c, v) - N(x; c, v) = N(0; c, v) (left - right), with left, right = exp(-+x c/v - x^2/2v)
     tilt = c / v
-    q = math.exp(-_WIDE_STEP * _WIDE_STEP / v)
-    left_ratio = math.exp(-_WIDE_STEP * (tilt + 0.5 * _WIDE_STEP / v))
-    right_ratio = math.exp(_WIDE_STEP * (tilt - 0.5 * _WIDE_STEP / v))
+    q = math.exp(-WIDE_STEP * WIDE_STEP / v)
+    left_ratio = math.exp(-WIDE_STEP * (tilt + 0.5 * WIDE_STEP / v))
+    right_ratio = math.exp(WIDE_STEP * (tilt - 0.5 * WIDE_STEP / v))
     left, right, total = 1.0, 1.0, 0.0
-    for j in range(_n_wide(tilt, v)):
+    for j in range(n_wide_nodes(tilt, v)):
         left *= left_ratio
         right *= right_ratio
         left_ratio *= q
         right_ratio *= q
-        total += _WIDE_WEIGHTS[j] * (left - right)
+        total += WIDE_WEIGHTS[j] * (left - right)
     return probit + total * math.exp(-0.5 * c * tilt) / math.sqrt(2.0 * math.pi * v)
 
 
 @compiled
-def _n_wide(tilt, v):  # type: ignore[no-untyped-def]
+def n_wide_nodes(tilt, v):  # type: ignore[no-untyped-def]
     """Nodes up to the x where r(x) N(x) has fallen by exp(-37): x^2/2v + (1 + tilt) x = 37 for tilt in [-1/2, 0]."""
     if tilt > 0.0:
-        return int(_DIGITS / _WIDE_STEP)
+        return int(DIGITS / WIDE_STEP)
     b = 1.0 + tilt
-    x = 2.0 * _DIGITS / (b + math.sqrt(b * b + 2.0 * _DIGITS / v))
-    return min(int(x / _WIDE_STEP) + 1, _WIDE_WEIGHTS.size)
+    x = 2.0 * DIGITS / (b + math.sqrt(b * b + 2.0 * DIGITS / v))
+    return min(int(x / WIDE_STEP) + 1, WIDE_WEIGHTS.size)
 
 
 _ERF_SLOPES = np.array([0.41, 0.40, 0.37, 0.44, 0.39])
@@ -194,7 +194,7 @@ def logistic_average_mackay(mean: ArrayLike, variance: ArrayLike) -> Array:
         largest gap between Phi(z) and sigma(z sqrt(8/pi)), which is what remains as the variance grows.
     """
     m, v = _broadcast(mean, variance)
-    return np.asarray(expit(m / np.sqrt(1.0 + v / _PROBIT_VARIANCE)))
+    return np.asarray(expit(m / np.sqrt(1.0 + v / PROBIT_VARIANCE)))
 
 
 def _broadcast(mean: ArrayLike, variance: ArrayLike) -> tuple[Array, Array]:

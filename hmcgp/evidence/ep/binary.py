@@ -89,19 +89,19 @@ def solve_sites(
     solved = core.solve(K, y, weights, kind, flip, begin, warm, provider.tol, provider.max_iter, sequential, gradient)
     if solved[0] == NOT_CONVERGED and flip > 0.0:
         last = double.solve(K, y, weights, kind, flip, begin, warm, provider.tol, _DOUBLE * provider.max_iter, gradient)
-        solved = continued(solved, last)
+        solved = count_both(solved, last)
     return solved
 
 
-def continued(first: tuple[Any, ...], then: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The result of a second solver, with the factorisations of a first that failed counted too."""
-    return (then[0], first[1] + then[1], *then[2:])
+def count_both(failed: tuple[Any, ...], retried: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Result of the second of two solvers, with the factorisations of both."""
+    return (retried[0], failed[1] + retried[1], *retried[2:])
 
 
 def site_evidence(
     provider: SolverProvider, K: Array, y: Array, likelihood: Likelihood, solved: tuple[Any, ...], gradient: bool
 ) -> Evidence:
-    """Evidence from the result of a compiled solver of sites; raises where its status says so."""
+    """Evidence from the result of a compiled solver of sites; raises NotConverged or NotPositiveDefinite on failure."""
     status, n_factor, residual, log_z, dflip, state, R = solved
     raise_for_sites(provider, status, n_factor, residual, K)
     posterior = SitePosterior(

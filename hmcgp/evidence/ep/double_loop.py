@@ -190,9 +190,7 @@ def _minimise_outer(
             residual, rounding, good = evaluate(K, y, kind, flip, S, state, True)
             noise = rounding if residual < 0.5 * before else _STALLED * rounding
             if good and residual <= max(tol, noise):
-                _, log_det = posterior_covariance(
-                    K, state[PRECISION], order, work, S
-                )  # minimise_inner() overwrote `work`
+                _, log_det = posterior_covariance(K, state[PRECISION], order, work, S)  # restores A⁻¹ in `work`
                 return final_status(rounding), n_factor + 1, residual, log_det
             lowest = value
             kept[0], kept[1], kept[2:] = state[ETA], state[PRECISION], outer

@@ -1,8 +1,8 @@
 """Inner problem of the double loop: the sites, given the product of cavity and site of every row.
 
 A double loop cannot cycle (Heskes & Zoeter 2002; Opper & Winther 2005).  Symbols as in `hmcgp.evidence.ep.site_state`.
-Besides the sites (η, w) it has natural parameters (h, t) of one Gaussian for every row, the product of its cavity and its
-site: the cavities are (h - η, t - w).  With log normalisers
+Besides the sites (η, w) it has natural parameters (h, t) of one Gaussian for every row, the product of its cavity and
+its site: the cavities are (h - η, t - w).  With log normalisers
 
     Q = ½η'Sη - ½log|I + K diag w|        T = Σ log Ẑ_i + ½(h_i - η_i)²/(t_i - w_i) - ½log(t_i - w_i)
     M = Σ ½h_i²/t_i - ½log t_i            Φ(h, t) = M - min J,   J(η, w) = Q + T

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.ep import naive_mean_field as core
-from hmcgp.evidence.ep.binary import continued, site_evidence, solve_sites
+from hmcgp.evidence.ep.binary import count_both, site_evidence, solve_sites
 from hmcgp.evidence.status import NOT_CONVERGED
 from hmcgp.likelihoods import LabelNoise, Likelihood, Probit
 from hmcgp.runtime.typing import Array
@@ -45,7 +45,7 @@ class _MeanField(SolverProvider):
         begin, warm = self.starting_point(start, y, 2 * len(y))
         solved = core.solve(K, y, weights, kind, flip, begin, warm, self.tol, self.max_iter, self.naive, gradient)
         if solved[0] == NOT_CONVERGED and not self.naive:  # the same equations, in another order
-            solved = continued(solved, solve_sites(self, K, y, likelihood, None, False, gradient))
+            solved = count_both(solved, solve_sites(self, K, y, likelihood, None, False, gradient))
         return site_evidence(self, K, y, likelihood, solved, gradient)
 
 

@@ -1,7 +1,7 @@
 """Compiled expectation propagation for several classes: sites, log evidence and gradient in one call.
 
-Symbols as in `hmcgp.evidence.ep.multinomial` and `hmcgp.evidence.ep.class_contrasts`.  The sweeps are those of two classes
-(`hmcgp.evidence.ep.parallel_sweeps`).  With x_c = (B'x)_c and the factors of `hmcgp.evidence.laplace.softmax`,
+Symbols as in `hmcgp.evidence.ep.multinomial` and `hmcgp.evidence.ep.class_contrasts`.  The sweeps are those of two
+classes (`hmcgp.evidence.ep.parallel_sweeps`).  With x_c = (B'x)_c and the factors of `hmcgp.evidence.laplace.softmax`,
 
     G_c = ½(x_c x_c' - E_c + V_c'V_c),   E_c = √a_c B_c⁻¹ √a_c,   V_c = M⁻¹E_c.
 """

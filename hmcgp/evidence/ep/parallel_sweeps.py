@@ -47,7 +47,7 @@ from hmcgp.evidence.ep.site_state import (
     plain_sweep,
     update_moments,
 )
-from hmcgp.evidence.status import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
+from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
 from hmcgp.runtime.typing import Array
 
@@ -160,23 +160,52 @@ def _covariance(
 
 
 @compiled
-def _adapted(damping: float, residual: float, before: float) -> float:
-    """Damping of the next plain sweep: weaker after one that lowered the residual, else stronger."""
-    if not before < np.inf:
+def _adapted(damping: float, corrected: bool, residual: float, before: float) -> float:
+    """Damping of the next plain sweep: weaker if the last one lowered the residual, else stronger."""
+    if corrected or not before < np.inf:  # the last sweep was not a plain one
         return damping
     return min(1.2 * damping, 0.8) if residual < before else max(0.7 * damping, 0.1)
 
 
 @compiled
-def _improper_status(state: Array) -> int:
-    """Status where q is improper: the fault of K if no site is negative, since A = I + ρKρ is positive definite then."""
-    return NOT_POSITIVE_DEFINITE if state[PRECISION].min() >= 0.0 else NOT_CONVERGED
+def _improper_status(state: Array, damping: float) -> int:
+    """Status where q is improper: CONVERGED where a shorter sweep may still make it proper.
+
+    Without negative sites, A = I + ρKρ is positive definite if K is.
+    """
+    if state[PRECISION].min() >= 0.0:
+        return NOT_POSITIVE_DEFINITE
+    return CONVERGED if damping > _MIN_DAMPING else NOT_CONVERGED
 
 
 @compiled
 def _falls_below(limit: float, residual: float, good: bool) -> bool:
     """Whether all cavities are proper, and the residual is below a limit."""
     return good and residual < limit
+
+
+@compiled
+def _update(
+    K: Array, y: Array, kind: int, flip: float, work: Array, S: Array, state: Array, order: Array, K_classes: Array,
+    classes: Array, from_sites: bool, residual: float,
+) -> tuple[bool, float, bool, float, float]:  # fmt: skip
+    """Update S and everything else that follows from the sites.
+
+    Returns
+    -------
+    proper : bool
+        Whether q is a distribution.
+    log_det : float
+    good : bool
+        Whether all cavities are proper, too.
+    residual, rounding : float
+        See `site_state.evaluate`; the residual given where q is improper.
+    """
+    proper, log_det = _covariance(K, state[PRECISION], order, work, S, K_classes, classes)
+    if not proper:
+        return False, log_det, False, residual, np.inf
+    residual, rounding, good = evaluate(K, y, kind, flip, S, state, from_sites)
+    return True, log_det, good, residual, rounding
 
 
 @compiled
@@ -192,23 +221,22 @@ def sweep_in_parallel(
     residual, accepted = np.inf, np.inf
     budget = min(max_iter, _MAX_WARM_SWEEPS) if warm else max_iter
     for n_factor in range(1, budget + 1):
-        proper, log_det = _covariance(K, state[PRECISION], order, work, S, K_classes, classes)
-        good = False
-        if proper:
-            residual, rounding, good = evaluate(K, y, kind, flip, S, state, not corrected)
-            if good and residual <= max(tol, rounding):
-                return final_status(rounding), n_factor, residual, log_det
+        proper, log_det, good, residual, rounding = _update(
+            K, y, kind, flip, work, S, state, order, K_classes, classes, not corrected, residual
+        )
+        if good and residual <= max(tol, rounding):
+            return final_status(rounding), n_factor, residual, log_det
         if warm and n_factor == 1 and not _falls_below(MAX_WARM_RESIDUAL, residual, good):
             return NOT_CONVERGED, n_factor, residual, log_det
         if corrected and not _falls_below(_PROGRESS * accepted, residual, good):  # back to where the correction began
             corrected, plain_left, patience = False, patience - 1, 2 * patience
         elif proper:
-            damping = damping if corrected else _adapted(damping, residual, accepted)
+            damping = _adapted(damping, corrected, residual, accepted)
             accept_sites(state)
             accepted, corrected, plain_left = residual, good and plain_left == 0, max(plain_left - 1, 0)
         else:  # a plain sweep went too far
-            status = _improper_status(state)
-            if status == NOT_POSITIVE_DEFINITE or damping <= _MIN_DAMPING:
+            status = _improper_status(state, damping)
+            if status != CONVERGED:
                 return status, n_factor, residual, log_det
             damping *= 0.5
         if corrected:

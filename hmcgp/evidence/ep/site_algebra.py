@@ -6,8 +6,8 @@ With ρ = √|w|, σ = sign(w) and positive sites put first,
     S_ij = (σ_i δ_ij - σ_i σ_j A⁻¹_ij)/(ρ_i ρ_j)
 
 (`lapack.signed_cholesky_inplace`).  M exists where K⁻¹ + diag w is positive definite, and A is the B of Laplace's
-approximation where no site is negative.  R is the precision of the pseudo-targets that sites stand for, 1/w the variance
-of their noise.  Where |w_i| K_ii is small, 1 - σ_i A⁻¹_ii cancels, and the variance comes from S = σρ⁻¹A⁻¹ρK instead,
+approximation where no site is negative.  R is the precision of the pseudo-targets that sites stand for, 1/w their noise
+variance.  Where |w_i| K_ii is small, 1 - σ_i A⁻¹_ii cancels, and the variance comes from S = σρ⁻¹A⁻¹ρK instead,
 n² operations for all of them; where it vanishes, all of column i comes from S = K - K R K.
 """
 

@@ -8,13 +8,13 @@ The Gaussian approximation is q(f) = N(m, S) with m = Kx and S = (K⁻¹ + diag 
 
 the equations to solve are x = a and w = ŵ, ŵ = U/(1 - Uv).  The residual is dimensionless: |ŵ - w| S_ii, |a - x| √v.
 
-A row of weight ω >= 1 is k = ω copies of itself, not necessarily a whole number of them (power EP; Minka 2004): a cavity
-leaves one copy out.  All copies have the same site, and x, w, η, a and ŵ are k times those of one:
+A row of weight ω >= 1 is k = ω copies of itself, not necessarily a whole number of them (power EP; Minka 2004): a
+cavity leaves one copy out.  All copies have the same site, and x, w, η, a and ŵ are k times those of one:
 
     τ = 1/S_ii - w/k,    μ = m - v x/k,    x = k a,    w = k U/(1 - Uv).
 
-So rows and their copies have one solution.  A row of weight ω < 1 is one copy of p^ω (`hmcgp.evidence.ep.power_moments`):
-a fraction of a copy, k < 1, would remove more than its site, and the rest need not be a distribution.
+So rows and their copies have one solution.  A row of weight ω < 1 is one copy of p^ω (`power_moments`): a fraction
+of a copy, k < 1, would remove more than its site, and the rest need not be a distribution.
 """
 
 from __future__ import annotations

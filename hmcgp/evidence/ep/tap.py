@@ -1,7 +1,7 @@
 """Compiled mean-field equations for given cavity variances, and the TAP iteration (Opper & Winther 2000).
 
 Symbols as in `hmcgp.evidence.ep.site_state`.  Given the cavity variances Λ = v, the means satisfy x = a(γ, Λ) with
-γ = Kx - Λx.  Newton's step for these n equations is δx = (I + wK)⁻¹ r with w = U/(1 - UΛ), r = (a - x)/(1 - UΛ), so that
+γ = Kx - Λx.  Newton's step for these n equations is δx = (I + wK)⁻¹ r with w = U/(1 - UΛ), r = (a - x)/(1 - UΛ): thus
 δm = Kδx = S r and δx = r - w δm.  TAP alternates between these and 1/Λ_i = 1/S_ii - w_i.
 """
 

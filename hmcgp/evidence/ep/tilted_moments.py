@@ -28,14 +28,14 @@ import math
 from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, probit_terms
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.quadrature import (
-    _DIGITS,
-    _NARROW_T,
-    _NARROW_VARIANCE,
-    _NARROW_WEIGHTS,
-    _PROBIT_VARIANCE,
-    _WIDE_STEP,
-    _WIDE_WEIGHTS,
-    _n_wide,
+    DIGITS,
+    NARROW_T,
+    NARROW_VARIANCE,
+    NARROW_WEIGHTS,
+    PROBIT_VARIANCE,
+    WIDE_STEP,
+    WIDE_WEIGHTS,
+    n_wide_nodes,
 )
 
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
@@ -88,20 +88,20 @@ def flip_slope(kind: int, flip: float, y: float, mu: float, v: float) -> float:
 @compiled
 def _logistic(m: float, v: float) -> tuple[float, float, float]:
     """Log p, a and U of p = E[σ(f)], f ~ N(m, v)."""
-    if v <= _NARROW_VARIANCE:
+    if v <= NARROW_VARIANCE:
         if m >= -0.5 * v:
-            return _narrow(m, v)
-        log_p, a, U = _narrow(-m - v, v)
+            return _logistic_narrow(m, v)
+        log_p, a, U = _logistic_narrow(-m - v, v)
         return m + 0.5 * v + log_p, 1.0 - a, U
     if m <= 0.0:
-        return _wide(m, v)
-    log_q, a, U = _wide(-m, v)
+        return _logistic_wide(m, v)
+    log_q, a, U = _logistic_wide(-m, v)
     return _mirror(log_q, a, U)
 
 
 @compiled
 def _mirror(log_q: float, a: float, U: float) -> tuple[float, float, float]:
-    """Log p, a and U of p = 1 - q at -m, from those of q at m: p' = q', p'' = -q'' = -q(a² - U)."""
+    """Log p, a and U of p = 1 - q at mean -m, from those of q at m: p' = q', p'' = -q'' = -q(a² - U)."""
     q = math.exp(log_q)
     p = -math.expm1(log_q)
     slope = q * a / p
@@ -109,13 +109,13 @@ def _mirror(log_q: float, a: float, U: float) -> tuple[float, float, float]:
 
 
 @compiled
-def _narrow(c: float, v: float) -> tuple[float, float, float]:
-    """The same for c >= -v/2, v <= 25/16."""
+def _logistic_narrow(c: float, v: float) -> tuple[float, float, float]:
+    """Log p, a and U at mean c >= -v/2, for v <= 25/16: sums over σ."""
     s = math.sqrt(v)
     p, p_bar, both, square = 0.0, 0.0, 0.0, 0.0  # sums of σ, σ̄, σσ̄ and σ²σ̄
-    for j in range(1 - _NARROW_T.size, _NARROW_T.size):
-        weight = _NARROW_WEIGHTS[abs(j)]
-        x = c + s * (_NARROW_T[j] if j >= 0 else -_NARROW_T[-j])
+    for j in range(1 - NARROW_T.size, NARROW_T.size):
+        weight = NARROW_WEIGHTS[abs(j)]
+        x = c + s * (NARROW_T[j] if j >= 0 else -NARROW_T[-j])
         e = math.exp(-abs(x))
         small = e / (1.0 + e)
         large = 1.0 / (1.0 + e)
@@ -132,19 +132,19 @@ def _narrow(c: float, v: float) -> tuple[float, float, float]:
 
 
 @compiled
-def _wide(m: float, v: float) -> tuple[float, float, float]:
-    """The same for m <= 0, v > 25/16."""
+def _logistic_wide(m: float, v: float) -> tuple[float, float, float]:
+    """Log p, a and U at mean m <= 0, for v > 25/16: by identities from a mean in [-v/2, 0]."""
     if m >= -0.5 * v:
-        return _centre(m, v)
-    if m < -1.5 * v - 2.0 * _DIGITS:  # the mirror of p(m + v) = exp(m + 3v/2) is 1 to all digits
+        return _logistic_centre(m, v)
+    if m < -1.5 * v - 2.0 * DIGITS:  # the mirror of p(m + v) = exp(m + 3v/2) is 1 to all digits
         q = math.exp(m + 1.5 * v)
         return m + 0.5 * v, 1.0 - q, q
     shifts = math.ceil(-m / v) - 1  # tilt and mirror together take m to m + v: until it lies in [-v, 0]
     b = m + shifts * v
     if b >= -0.5 * v:
-        log_p, a, U = _centre(b, v)
+        log_p, a, U = _logistic_centre(b, v)
     else:
-        log_p, a, U = _centre(min(-b - v, 0.0), v)
+        log_p, a, U = _logistic_centre(min(-b - v, 0.0), v)
         log_p, a = b + 0.5 * v + log_p, 1.0 - a
     for _ in range(shifts):
         log_p, a, U = _mirror(log_p, a, U)
@@ -154,28 +154,28 @@ def _wide(m: float, v: float) -> tuple[float, float, float]:
 
 
 @compiled
-def _centre(c: float, v: float) -> tuple[float, float, float]:
-    """The same for -v/2 <= c <= 0, v > 25/16."""
+def _logistic_centre(c: float, v: float) -> tuple[float, float, float]:
+    """Log p, a and U at mean -v/2 <= c <= 0, for v > 25/16: a probit and sums over the rest."""
     tilt = c / v
     exponent = 0.5 * c * tilt
-    spread = v + _PROBIT_VARIANCE
+    spread = v + PROBIT_VARIANCE
     z = c / math.sqrt(spread)
     log_phi, hazard, _, _ = probit_terms(1.0, z)
     p = math.exp(log_phi + exponent)  # the probit part, and its derivatives, times exp(c²/2v)
     slope = p * hazard / math.sqrt(spread)
     bend = -c / spread * slope
     # r part: N(-x; c, v) - N(x; c, v) = N(0; c, v)(left - right), with left, right = exp(∓x c/v - x²/2v)
-    q = math.exp(-_WIDE_STEP * _WIDE_STEP / v)
-    left_ratio = math.exp(-_WIDE_STEP * (tilt + 0.5 * _WIDE_STEP / v))
-    right_ratio = math.exp(_WIDE_STEP * (tilt - 0.5 * _WIDE_STEP / v))
+    q = math.exp(-WIDE_STEP * WIDE_STEP / v)
+    left_ratio = math.exp(-WIDE_STEP * (tilt + 0.5 * WIDE_STEP / v))
+    right_ratio = math.exp(WIDE_STEP * (tilt - 0.5 * WIDE_STEP / v))
     left, right, zeroth, first, second = 1.0, 1.0, 0.0, 0.0, 0.0
-    for j in range(_n_wide(tilt, v)):
+    for j in range(n_wide_nodes(tilt, v)):
         left *= left_ratio
         right *= right_ratio
         left_ratio *= q
         right_ratio *= q
-        weighted_left, weighted_right = _WIDE_WEIGHTS[j] * left, _WIDE_WEIGHTS[j] * right
-        x = _WIDE_STEP * (j + 1)
+        weighted_left, weighted_right = WIDE_WEIGHTS[j] * left, WIDE_WEIGHTS[j] * right
+        x = WIDE_STEP * (j + 1)
         up, down = -x / v - tilt, x / v - tilt  # d log N(∓x; c, v)/dc
         zeroth += weighted_left - weighted_right
         first += up * weighted_left - down * weighted_right
