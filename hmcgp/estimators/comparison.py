@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import log_loss
@@ -16,10 +17,6 @@ from hmcgp.estimators import GPClassifier
 from hmcgp.estimators.weights import rows_that_count
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.runtime.checks import lowered
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EvidenceComparison:
@@ -95,8 +92,6 @@ def compare_evidence(
     >>> X, y = datasets.load_crabs(return_X_y=True)
     >>> print(compare_evidence(GPClassifier(random_state=1), X, y))  # doctest: +SKIP
     """
-    import pandas as pd
-
     chosen = _labelled(providers)
     if gp.checkpoint is not None:
         raise InvalidInput("'checkpoint' holds one run, and this makes several: set gp.checkpoint to None.")

@@ -344,7 +344,7 @@ def test_findings_look_at_kept_draws_only():
 
 def test_the_daily_notice_of_arviz_stays_quiet(tmp_path):
     """arviz 0.23 gives it once a day, by a stamp in the user's cache: an empty cache makes it due."""
-    code = "from hmcgp import _arviz; arviz_compat.import_arviz()"
+    code = "from hmcgp.runtime import arviz_compat; arviz_compat.import_arviz()"
     command = [sys.executable, "-W", "error::FutureWarning", "-c", code]
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "MPLCONFIGDIR": str(tmp_path)}
     assert subprocess.run(command, env=environment, check=False).returncode == 0
