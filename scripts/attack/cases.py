@@ -75,7 +75,7 @@ def described(error: BaseException) -> str:
 
 def attempt_of(section: str) -> Callable[[Case], None]:
     """Return the function that runs a case of a section."""
-    return import_module(f"attack.{section}").attempt
+    return import_module(f"scripts.attack.{section}").attempt
 
 
 def run_case(section: str, seed: int, index: int, *, aloud: bool = False) -> Report:

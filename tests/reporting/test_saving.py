@@ -244,11 +244,11 @@ def test_classes_of_the_users_own_are_named_and_loaded_when_trusted(tmp_path):
     gp = fit(quick(kernel=kernel, likelihood=Own()), X, LABELS)
     path = tmp_path / "gp"
     gp.save(path)
-    names = ", ".join(f"test_saving.{c.__name__}" for c in (Halved,))
+    names = ", ".join(f"{__name__}.{c.__name__}" for c in (Halved,))
     with pytest.raises(InvalidInput, match=names) as caught:
         GPClassifier.load(path)
     assert all(name in str(caught.value) for name in ("Halved", "Shifted", "Offset", "Own", "trusted=["))
-    with pytest.raises(InvalidInput, match=r"test_saving\.Own, which"):
+    with pytest.raises(InvalidInput, match=rf"{__name__}\.Own, which"):
         GPClassifier.load(path, trusted=[Halved, Shifted, Offset])
     again = GPClassifier.load(path, trusted=[Halved, Shifted, Offset, Own])
     assert type(again.kernel.left) is Halved
@@ -260,7 +260,7 @@ def test_classes_of_the_users_own_are_named_and_loaded_when_trusted(tmp_path):
 def test_functions_by_name_and_lambdas_not_at_all(tmp_path):
     gp = fit(quick(kernel=kernels.Warped(SE, squared)), X, LABELS)
     gp.save(tmp_path / "gp")
-    with pytest.raises(InvalidInput, match=r"test_saving\.squared, which are not part.*trusted=\[squared\]"):
+    with pytest.raises(InvalidInput, match=rf"{__name__}\.squared, which are not part.*trusted=\[squared\]"):
         GPClassifier.load(tmp_path / "gp")
     again = GPClassifier.load(tmp_path / "gp", trusted=[squared])
     np.testing.assert_array_equal(again.predict_proba(X), gp.predict_proba(X))
@@ -282,7 +282,7 @@ def test_a_subclass_is_loaded_by_itself(tmp_path):
     again = there_and_back(gp, tmp_path / "gp")
     assert type(again) is OwnGP
     assert again.remembered_ == {"rows": len(X)}
-    with pytest.raises(InvalidInput, match=r"holds a test_saving.OwnGP, not a GPClassifier"):
+    with pytest.raises(InvalidInput, match=rf"holds a {__name__}\.OwnGP, not a GPClassifier"):
         GPClassifier.load(tmp_path / "gp")
     assert type(GPClassifier.load(tmp_path / "gp", trusted=[OwnGP])) is OwnGP
     with pytest.raises(InvalidInput, match="OwnGP, not a GPRegressor"):
