@@ -38,7 +38,7 @@ from hmcgp.reporting.encoding import ARRAY_KINDS, Decoder, Encoder, Refused, Unt
 from hmcgp.runtime.files import library_version, open_regular, replacing, user_path
 
 FORMAT = "hmcgp-estimator"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 2
 META, CONTENT = "meta.json", "content.json"
 LIBRARIES = ("hmcgp", "numpy", "scipy", "scikit-learn", "numba")
 COMPARED = ("hmcgp", "numpy")  # the versions on which numbers and their meaning depend
