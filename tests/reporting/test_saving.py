@@ -158,8 +158,9 @@ def test_every_prior(cls, tmp_path):
 @pytest.mark.parametrize(
     "value",
     [
-        *[c() for c in (evidence.EP, evidence.TAP, evidence.Exact, evidence.Laplace, evidence.LowerBound)],
-        *[c() for c in (evidence.MultinomialEP, evidence.NaiveMeanField, evidence.SoftmaxLaplace, evidence.UpperBound)],
+        *[c() for c in (evidence.EP, evidence.TAP, evidence.Exact, evidence.Iterative, evidence.Laplace)],
+        *[c() for c in (evidence.MultinomialEP, evidence.NaiveMeanField, evidence.SoftmaxLaplace)],
+        *[c() for c in (evidence.LowerBound, evidence.UpperBound)],
         *[likelihoods.Gaussian(0.1, [1.0, 0.0], weights=[1, 2]), likelihoods.LabelNoise(0.1), likelihoods.Logistic()],
         *[likelihoods.MultinomialProbit(4), likelihoods.OutputNoise(["a", "b"], [1.0, 2.0]), likelihoods.Probit()],
         *[likelihoods.Softmax(3), likelihoods.VaryingNoise(basis=kernels.RadialBasis([0.0, 1.0], 0.5))],

@@ -7,13 +7,13 @@ import json
 import os
 import pickle
 import zipfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from sklearn.exceptions import InconsistentVersionWarning
 
-from hmcgp import GPClassifier, GPRegressor, kernels
+from hmcgp import GPClassifier, GPRegressor, evidence, kernels
 from hmcgp.errors import InvalidInput
 from hmcgp.reporting import saving
 from hmcgp.reporting.saving import OtherVersionWarning
@@ -92,6 +92,11 @@ def edited(path, edit):
     rewrite(path, content)
 
 
+def estimated(tree, **settings):
+    """Put an Iterative with these settings in the place of the Exact."""
+    own(tree, "evidence.Exact")[:] = ["evidence.Iterative", {**asdict(evidence.Iterative()), **settings}]
+
+
 def own(tree, name):
     return find(tree, lambda kind, content: kind == "hmcgp" and content[0] == name)["hmcgp"]
 
@@ -119,8 +124,8 @@ EDITS = {
     "unknown class": (lambda t: own(t, "samplers.Trace").__setitem__(0, "samplers.Popen"), "damaged"),
     "class of another package": (lambda t: own(t, "samplers.Trace").__setitem__(0, "os.system"), "damaged"),
     "abstract class": (lambda t: t["dict"].append(["x", {"hmcgp": ["kernels.Kernel", {}]}]), "damaged"),
-    "bad setting": (lambda t: own(t, "evidence.Exact")[1].update(solver="none"), "'solver' of Exact"),
-    "wrong type of setting": (lambda t: own(t, "evidence.Exact")[1].update(probes="9"), "probes is a str"),
+    "bad setting": (lambda t: estimated(t, probes=0), "'probes' of Iterative"),
+    "wrong type of setting": (lambda t: estimated(t, probes="9"), "probes is a str"),
     "untrusted class": (
         lambda t: set_entry(t, "kernel", {"trusted": ["os.PathLike", {}]}),
         "os.PathLike, which are not",
