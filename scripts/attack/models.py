@@ -19,7 +19,11 @@ from hmcgp.likelihoods import Gaussian, LabelNoise, OutputNoise, VaryingNoise
 from hmcgp.pairs import PROVIDERS
 
 POINTS = 10  # evaluations of each model
-WARM = {"prior": 1e-8, "wide": 1e-6, "extreme": 1e-6}  # warm and cold agree so far, relative to the value, or to 1, or as rounding permits
+WARM = {
+    "prior": 1e-8,
+    "wide": 1e-6,
+    "extreme": 1e-6,
+}  # warm and cold agree so far, relative to the value, or to 1, or as rounding permits
 GRADIENT = 1e-3  # largest relative error of a directional derivative at a draw from the prior
 STEPS = (1e-3, 1e-4, 1e-2, 1e-5, 1e-6)  # of the differences: periods of far inputs want short ones
 STEEP = 1e4  # slope beyond which the density is not smooth on the scale of the shortest step
