@@ -20,11 +20,12 @@ class Tally:
         self.section, self.seed = section, seed
         self.outcomes: Counter[str] = Counter()
         self.cases = self.promises = 0
-        self.begin = time.monotonic()
+        self.begin, self.seconds = time.monotonic(), 0.0
 
     def add(self, report: Report) -> None:
         """Count a report, and print each broken promise with the argument that replays it."""
         self.cases += 1
+        self.seconds = time.monotonic() - self.begin
         self.outcomes += report.outcomes
         self.promises += len(report.broken)
         for what in report.broken:
@@ -32,10 +33,9 @@ class Tally:
 
     def __str__(self) -> str:
         """Two lines of a table."""
-        seconds = time.monotonic() - self.begin
         counts = ", ".join(f"{name} {n}" for name, n in self.outcomes.most_common())
         return (
-            f"{self.section:<12}{self.cases:>8}{sum(self.outcomes.values()):>8}{self.promises:>8}{seconds:>9.0f}\n"
+            f"{self.section:<12}{self.cases:>8}{sum(self.outcomes.values()):>8}{self.promises:>8}{self.seconds:>9.0f}\n"
             f"    {counts}"
         )
 

@@ -18,7 +18,7 @@ from tests.helpers.attack_cases import run_hard
 @pytest.mark.slow
 def test_the_package_keeps_its_promises(capsys):
     """Reduced: the full run takes about 25 minutes."""
-    options = "--evaluations 1500 --fits 30 --files 40 --interrupts 6 --jobs 2"
+    options = "--evaluations 1200 --fits 24 --files 30 --interrupts 6 --jobs 2"
     status = program.main(options.split())
     assert status == 0, capsys.readouterr().out
 
