@@ -18,6 +18,7 @@ from hmcgp.estimators.weights import rows_that_count
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.runtime.checks import lowered
 
+
 @dataclass(frozen=True, repr=False, eq=False)
 class EvidenceComparison:
     """What each provider makes of the same data.
