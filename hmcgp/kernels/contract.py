@@ -58,17 +58,13 @@ def variances(kernel: Kernel, X: Array) -> Array:
     return _array(kernel, "diag", kernel.diag(X), _shape(kernel, len(X)))
 
 
-def covariance_and_pullback(kernel: Kernel, X: Array) -> tuple[Array, Pullback]:
-    """kernel.vjp(X), with K of shape (n, n), or (C, n, n)."""
-    return _pair(kernel, kernel.vjp(X), len(X))
-
-
 def derivatives(kernel: Kernel, grad: Array, size: int) -> Array:
     """Derivatives from the pullback of vjp, of shape (size,): one per parameter."""
     return _array(kernel, "vjp's pullback", grad, (size,))
 
 
-def _pair(kernel: Kernel, found: tuple[Array, Pullback], n: int) -> tuple[Array, Pullback]:
+def checked_pair(kernel: Kernel, found: tuple[Array, Pullback], n: int) -> tuple[Array, Pullback]:
+    """Return kernel.vjp(X) at n inputs, with K of shape (n, n), or (C, n, n)."""
     if type(found) is not tuple or len(found) != 2 or not callable(found[1]):
         _fail(kernel, "vjp", f"returned {_kind(found)}, where the pair (K, pullback) is needed")
     return _array(kernel, "vjp", found[0], _shape(kernel, n, n)), found[1]
@@ -140,7 +136,7 @@ def check_kernel(draw: Callable[[], Kernel], X: Array) -> None:
         kernel = draw()
         watched = _watched(kernel)
         with np.errstate(all="ignore"):
-            K, pullback = covariance_and_pullback(watched, X)
+            K, pullback = checked_pair(watched, watched.vjp(X), len(X))
             pullback(np.ones(K.shape))
             covariance(watched, X)
             cross_covariance(watched, X, X[:2])
@@ -189,7 +185,7 @@ def _watching(kind: type[Kernel]) -> type[Kernel]:
     class Watching(kind):  # type: ignore[valid-type,misc]
         def vjp(self, X: Array) -> tuple[Array, Pullback]:
             given = X.copy()
-            K, pullback = _pair(self, super().vjp(given), len(X))
+            K, pullback = checked_pair(self, super().vjp(given), len(X))
             _check_unchanged(self, "vjp", X, given)
             if np.isfinite(K).all():
                 _check_covariance(self, K)

@@ -27,7 +27,7 @@ from hmcgp.model.arguments import check_data, check_input_names, check_kernel, w
 from hmcgp.model.compatibility import resolve
 from hmcgp.model.hyperparameters import Hyperparameters
 from hmcgp.model.memory import work_space
-from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation
+from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation, failed_evaluation
 from hmcgp.priors.joint import Theta
 from hmcgp.runtime.fingerprint import table_identity
 from hmcgp.runtime.interrupts import defer_interrupts, deferred_interrupts
@@ -37,6 +37,7 @@ from hmcgp.runtime.typing import Array
 __all__ = ["Model", "Theta"]
 
 _U_LIMIT = 700.0  # exp(±u) leaves the range of float64 beyond
+_FAILURES = {NotPositiveDefinite: NOT_POSITIVE_DEFINITE, NotConverged: NOT_CONVERGED}
 
 
 class Model:
@@ -232,7 +233,7 @@ class Model:
 
     def _log_evidence(self, theta: Array, start: Array | None) -> tuple[Evidence, Array]:
         kernel = self.kernel_at(theta)
-        K, pullback = contract.covariance_and_pullback(kernel, self.X)
+        K, pullback = contract.checked_pair(kernel, kernel.vjp(self.X), len(self.X))
         evidence = self.evidence(self._covariance(K), self.y, self.likelihood_at(theta), start)
         assert evidence.dK is not None
         dkernel = contract.derivatives(kernel, pullback(evidence.dK), self._hyper.n_kernel)
@@ -256,7 +257,6 @@ class Model:
         """Log prior density of u (Jacobian included) and its gradient."""
         return self._prior.logpdf_unconstrained(u)
 
-    @defer_interrupts
     def evaluate(self, u: Array, carry: object = None) -> Evaluation:
         """Log posterior density of u, its gradient, and how the solver ended.
 
@@ -282,26 +282,28 @@ class Model:
                 "hyperparameters: sample or maximise with evidence='lower' (or 'laplace'), and bracket the evidence of "
                 "the draws with GPClassifier.evidence_bounds() or hmcgp.posterior.evidence_bounds."
             )
-        return self._evaluate(u, carry)[0]
-
-    def _evaluate(self, u: Array, carry: object) -> tuple[Evaluation, Evidence | None]:
-        if not np.abs(u).max() <= _U_LIMIT:  # NaN fails too
-            return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
-        with np.errstate(all="ignore"):
+        with deferred_interrupts(), np.errstate(all="ignore"):
             try:
-                evidence, dtheta = self._log_evidence(self._prior.constrain(u), _extrapolated(carry))
-            except NotPositiveDefinite:
-                return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
-            except NotConverged:
-                return self._failed(u, carry, NOT_CONVERGED)
-            log_prior, grad = self._prior.logpdf_unconstrained(u)
-            self._prior.add_pulled_back(grad, dtheta, u)
+                evidence, dtheta = self._log_evidence(self._theta_at(u), _extrapolated(carry))
+            except (NotPositiveDefinite, NotConverged) as error:
+                return failed_evaluation(u, carry, _FAILURES[type(error)])
+            return self._evaluation(u, carry, evidence, dtheta)
+
+    def _theta_at(self, u: Array) -> Array:
+        if not np.abs(u).max() <= _U_LIMIT:  # NaN fails too
+            raise NotPositiveDefinite("the hyperparameters leave the range of float64.")
+        return self._prior.constrain(u)
+
+    def _evaluation(self, u: Array, carry: object, evidence: Evidence, dtheta: Array) -> Evaluation:
+        """Evaluation at u from the evidence there and its derivatives."""
+        log_prior, grad = self._prior.logpdf_unconstrained(u)
+        self._prior.add_pulled_back(grad, dtheta, u)
         value = evidence.log_z + log_prior
         if not (math.isfinite(value) and np.isfinite(grad).all()):
-            return self._failed(u, carry, NOT_POSITIVE_DEFINITE)
+            return failed_evaluation(u, carry, NOT_POSITIVE_DEFINITE)
         start = evidence.posterior.start
         modes = (start, carry[0]) if isinstance(carry, tuple) else (start,)
-        return Evaluation(value, grad, modes, evidence.n_iter, evidence.residual), evidence
+        return Evaluation(value, grad, modes, evidence.n_iter, evidence.residual)
 
     @defer_interrupts
     def expectation(self, u: Array, carry: object = None) -> Expectation:
@@ -317,26 +319,24 @@ class Model:
                 f"EM-EP takes its expectations from 'ep' or 'tap', not from {type(self.evidence).__name__}: for labels "
                 "use model.with_evidence('ep'), or method='lbfgs', which fits every evidence but 'upper'."
             )
-        evaluation, evidence = self._evaluate(u, carry)
-        if evidence is None:
-            return Expectation(evaluation, None)
-        surrogate, theta = copy.copy(self), self._prior.constrain(u)
         with np.errstate(all="ignore"):
-            K, likelihood = contract.covariance(self.kernel_at(theta), self.X), self.likelihood_at(theta)
             try:
+                theta = self._theta_at(u)
+                evidence, dtheta = self._log_evidence(theta, _extrapolated(carry))
+                evaluation = self._evaluation(u, carry, evidence, dtheta)
+                if evaluation.failure:
+                    return Expectation(evaluation, None)
+                surrogate = copy.copy(self)
+                K, likelihood = contract.covariance(self.kernel_at(theta), self.X), self.likelihood_at(theta)
                 surrogate.evidence = ExpectedLogDensity.given(K, self.y, likelihood, evidence)
-            except NotPositiveDefinite:
-                return Expectation(*self._failed(u, carry, NOT_POSITIVE_DEFINITE))
+            except (NotPositiveDefinite, NotConverged) as error:
+                return Expectation(failed_evaluation(u, carry, _FAILURES[type(error)]), None)
         return Expectation(evaluation, surrogate)
 
     def logdensity_and_grad(self, u: Array) -> tuple[float, Array]:
         """Log posterior density of u and its gradient: finite, or -inf with a zero gradient."""
         evaluation = self.evaluate(self._prior.checked("u", u))
         return evaluation.logdensity, evaluation.grad
-
-    @staticmethod
-    def _failed(u: Array, carry: object, failure: int) -> tuple[Evaluation, None]:
-        return Evaluation(-np.inf, np.zeros_like(u), carry, 0, np.inf, failure), None
 
 
 def _extrapolated(carry: object) -> Array | None:

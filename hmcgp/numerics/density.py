@@ -29,6 +29,11 @@ class Evaluation(NamedTuple):
     failure: int = NO_FAILURE  # or NOT_POSITIVE_DEFINITE, NOT_CONVERGED
 
 
+def failed_evaluation(u: Array, carry: object, failure: int) -> Evaluation:
+    """Evaluation at a position where the solver failed: -inf with a zero gradient, which samplers reject and count."""
+    return Evaluation(-np.inf, np.zeros_like(u), carry, 0, np.inf, failure)
+
+
 class LogDensity(Protocol):
     """A differentiable log density on R^n_dim.
 

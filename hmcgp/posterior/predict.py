@@ -38,14 +38,7 @@ BLOCK_BYTES = 32 * 2**20  # of work space for a block of new inputs, for each wo
 
 
 def thin(draws: Array, n_max: int | None) -> Array:
-    """At most n_max draws, evenly spaced.
-
-    Parameters
-    ----------
-    draws : ndarray of shape (S, p)
-    n_max : int or None
-        None keeps all.
-    """
+    """Return at most n_max of the draws, of shape (S, p), evenly spaced; None keeps all."""
     if n_max is None or len(draws) <= n_max:
         return draws
     return draws[np.linspace(0, len(draws) - 1, n_max).round().astype(int)]

@@ -18,6 +18,7 @@ import numpy as np
 
 from hmcgp.evidence.anderson import anderson_weights
 from hmcgp.evidence.laplace.softmax_algebra import PROBABILITY, factor, gradient, solve_newton
+from hmcgp.evidence.laplace.softmax_rounding import left_to_do, rounding_of_mode
 from hmcgp.evidence.laplace.softmax_terms import log_joint
 from hmcgp.evidence.newton import (
     ALPHA,
@@ -45,7 +46,7 @@ from hmcgp.evidence.newton import (
     size,
     slack,
 )
-from hmcgp.evidence.rounding import LOST_NATS, NATS, ROUNDED_AWAY, TINY
+from hmcgp.evidence.rounding import LOST_NATS, NATS, ROUNDED_AWAY
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS
@@ -74,49 +75,6 @@ def _ascend(y: Array, state: Array, psi: float, scale: float, halvings: int) -> 
 def _tolerance(tol: float, scale: float, state: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √(2 tr W), since W <= 2 diag W."""
     return max(tol, EPS * scale * size(state[ALPHA]) * math.sqrt(2.0 * size(state[CURVATURE])))
-
-
-@compiled
-def _rounding(K: Array, scale: float, state: Array) -> float:
-    """Bound on the rounding of the answer, as a multiple of what is tolerated.
-
-    The two bounds of `rounding.rounding_of_mode`, without the part of log Z that comes by way of the mode.  An
-    error e of every f changes log π(1 - π) by 2e at most, and from what may have underflowed to ¼ at most.
-    """
-    # equal at the mode; but the start, α = 0, may be the mode already
-    alpha = max(size(state[ALPHA]), size(state[SLOPE]))
-    error = EPS * scale * alpha
-    if not error < np.inf:
-        return np.inf
-    n, growth = K.shape[1], math.exp(min(2.0 * error, 700.0))
-    weights, trace = 0.0, 0.0
-    for k in range(state.shape[1]):
-        i = k % n
-        weights += min(0.25 * state[WEIGHT, k], max(state[CURVATURE, k], TINY) * growth)
-        trace += state[CURVATURE, k] * K[min(k // n, K.shape[0] - 1), i, i]
-    nats = 0.5 * (error * alpha + EPS * trace)
-    return max(nats / LOST_NATS, error * math.sqrt(2.0 * weights) / ROUNDED_AWAY)
-
-
-@compiled
-def _left_to_do(K: Array, state: Array, decrement: float) -> float:
-    """Change of log|B| by the step at hand: where K is large, even a step of tiny decrement may change it.
-
-    With a range of d over the classes of a row, a step changes its log π(1 - π) by 2d at most (as in
-    `rounding.left_to_do`).  Where no step is at hand but its decrement, d <= 2 √K_ii times that.
-    """
-    n, total = K.shape[1], 0.0
-    for i in range(n):
-        least, most = np.inf, -np.inf
-        for k in range(i, state.shape[1], n):
-            reach = decrement * math.sqrt(K[min(k // n, K.shape[0] - 1), i, i])
-            least, most = min(least, state[STEP_LATENT, k] - reach), max(most, state[STEP_LATENT, k] + reach)
-        growth = math.exp(min(2.0 * (most - least), 700.0))
-        for k in range(i, state.shape[1], n):
-            weight = min(0.25 * state[WEIGHT, k], max(state[CURVATURE, k], TINY) * growth)
-            ratio = min(K[min(k // n, K.shape[0] - 1), i, i] * weight, 1e300)
-            total += ratio / (1.0 + ratio) * (most - least)
-    return total
 
 
 @compiled
@@ -211,6 +169,14 @@ def _new_factors_pay(decrement: float, last: float, earlier: float, target: floa
 
 
 @compiled
+def _stuck(fresh: bool, within_rounding: bool) -> int:
+    """Status where no step leads up: old factors may be to blame, fresh ones are not."""
+    if not fresh:
+        return GOING_ON
+    return CONVERGED if within_rounding else NOT_CONVERGED
+
+
+@compiled
 def _steps(
     K: Array, y: Array, A: Array, M: Array, state: Array, psi: float, scale: float, tol: float, fresh: bool,
     before: float,
@@ -234,13 +200,13 @@ def _steps(
         decrement = _gradient(state)
         if decrement <= tol:
             fill(state[STEP_LATENT], 0.0)
-            left = _left_to_do(K, state, decrement)
+            left = left_to_do(K, state, decrement)
             if left <= NATS:
                 return CONVERGED if fresh else GOING_ON, before, decrement, left, psi
         decrement = _newton_decrement(K, A, M, state)
         if target > ROUNDED_AWAY:
             return NOT_CONVERGED, before, target, np.inf, psi
-        left = _left_to_do(K, state, 0.0)
+        left = left_to_do(K, state, 0.0)
         if fresh:
             if _is_mode(decrement, before, target, tol, left):
                 return CONVERGED, before, decrement, left, psi
@@ -249,9 +215,9 @@ def _steps(
             n_before = 0
         _accelerate(state, memory, n_before)
         step, psi = _ascend(y, state, psi, scale, HALVINGS if fresh else 0)
-        if step == 0.0 and fresh:
-            return CONVERGED if decrement <= target else NOT_CONVERGED, before, decrement, left, psi
-        if step == 0.0 or _new_factors_pay(decrement, last, earlier, target, tol):
+        if step == 0.0:
+            return _stuck(fresh, decrement <= target), before, decrement, left, psi
+        if _new_factors_pay(decrement, last, earlier, target, tol):
             return GOING_ON, before, decrement, left, psi
         n_before = n_before + 1 if step == 1.0 else 0
         fresh, earlier, last = False, last, decrement
@@ -278,7 +244,7 @@ def _factor(K: Array, A: Array, M: Array, state: Array, alike: bool) -> tuple[bo
 @compiled
 def _verify(K: Array, scale: float, state: Array, decrement: float, left: float) -> tuple[int, float]:
     """Status and residual of a mode: NOT_CONVERGED, with the decrement of rounding, where rounding eats the answer."""
-    lost = max(_rounding(K, scale, state), left / LOST_NATS)
+    lost = max(rounding_of_mode(K, scale, state), left / LOST_NATS)
     return (CONVERGED, decrement) if lost <= 1.0 else (NOT_CONVERGED, ROUNDED_AWAY * lost)
 
 
