@@ -196,8 +196,8 @@ def _covariance_and_slopes(model: Model, u: Any) -> tuple[Any, Any]:
     """K and ∂ log Z/∂K."""
     theta = model.constrain(u)
     with np.errstate(all="ignore"):
-        K, _ = model.bound_kernel(theta).vjp(model.X)
-        return K, model.evidence(K, model.y, model.bound_likelihood(theta)).dK
+        K, _ = model.kernel_at(theta).vjp(model.X)
+        return K, model.evidence(K, model.y, model.likelihood_at(theta)).dK
 
 
 def _rounding(model: Model, u: Any) -> float:
@@ -209,7 +209,7 @@ def _rounding(model: Model, u: Any) -> float:
 def _roughness(model: Model, u: Any, direction: Any) -> float:
     """Nats of rounding that come by way of K, whose entries may be worse than their last bit (an arcsine near 1)."""
     K, slopes = _covariance_and_slopes(model, u)
-    ends = (model.bound_kernel(model.constrain(u + h * direction)).vjp(model.X)[0] for h in (-STEPS[-1], STEPS[-1]))
+    ends = (model.kernel_at(model.constrain(u + h * direction)).vjp(model.X)[0] for h in (-STEPS[-1], STEPS[-1]))
     return max(_rounding(model, u), abs(float((slopes * (sum(ends) - 2.0 * K)).sum())))
 
 
