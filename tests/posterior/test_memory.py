@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from scipy.special import ndtr
 
 from hmcgp import GPClassifier, GPRegressor
+from hmcgp.errors import DataWarning
 from hmcgp.likelihoods import Gaussian
 from hmcgp.posterior import mixture, over_draws, predict
 
@@ -23,7 +25,9 @@ Y = X[:, 0] + 0.1 * RNG.normal(size=4)
 
 def fitted(estimator, y):
     """An estimator with DRAWS draws around its most probable hyperparameters, without the time that a chain takes."""
-    gp = estimator.set_params(sampler="map", n_jobs=1, random_state=0).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "there are .* hyperparameters for 4 rows", DataWarning)
+        gp = estimator.set_params(sampler="map", n_jobs=1, random_state=0).fit(X, y)
     u = gp.trace_.unconstrained + 0.3 * RNG.normal(size=(1, DRAWS, gp.model_.n_dim))
     draws = np.array([[gp.model_.constrain(v) for v in u[0]]])
     gp.trace_ = replace(gp.trace_, draws=draws, unconstrained=u)
