@@ -34,6 +34,7 @@ def conforms(value: Any, hint: Any) -> bool:
 
     Numbers conform as they do to numpy: an integer is a `float`, a numpy scalar its Python kin, a bool is none of both.
     """
+    hint = _expanded(hint)
     origin, inner = get_origin(hint), get_args(hint)
     if origin is None:
         return _is_instance(value, hint)
@@ -42,6 +43,15 @@ def conforms(value: Any, hint: Any) -> bool:
     if origin is collections.abc.Callable:
         return callable(value)
     return _is_instance(value, origin) and _holds(value, origin, inner)
+
+
+def _expanded(hint: Any) -> Any:
+    """Annotation that an alias of the `type` statement stands for, such as numpy's NDArray since Python 3.12."""
+    alias = get_origin(hint) or hint
+    if not hasattr(alias, "__value__"):
+        return hint
+    value, arguments = alias.__value__, get_args(hint)
+    return _expanded(value[arguments] if arguments else value)
 
 
 def _holds(value: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
