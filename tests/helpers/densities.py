@@ -16,7 +16,8 @@ class Gaussian:
     def __init__(self, mean, covariance):
         self.mean = np.asarray(mean, dtype=float)
         self.covariance = np.asarray(covariance, dtype=float)
-        self.precision = np.linalg.inv(self.covariance)
+        # of scipy: the BLAS of numpy 2.5.4 crashes at 1000 x 1000 when it is told to be another processor's
+        self.precision = linalg.inv(self.covariance)
         self.n_dim = len(self.mean)
         self.names = [f"x[{i}]" for i in range(self.n_dim)]
 
