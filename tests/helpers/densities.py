@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, lgamma
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import linalg, optimize, special, stats
 
 from hmcgp.numerics.density import NOT_POSITIVE_DEFINITE, Evaluation
 
