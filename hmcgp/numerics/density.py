@@ -44,24 +44,19 @@ class LogDensity(Protocol):
     @property
     def n_dim(self) -> int:
         """Number of unconstrained coordinates."""
-        ...
 
     @property
     def names(self) -> list[str]:
         """One readable name per natural parameter."""
-        ...
 
     def evaluate(self, u: Array, carry: object = None) -> Evaluation:
         """Log density and gradient at u; numerical failures give -inf, never an exception."""
-        ...
 
     def constrain(self, u: Array) -> Array:
         """Natural parameters at u, of shape (n_dim,)."""
-        ...
 
     def initial(self, rng: np.random.Generator) -> Array:
         """An over-dispersed starting point, of shape (n_dim,)."""
-        ...
 
 
 @runtime_checkable
@@ -70,7 +65,6 @@ class IdentifiedDensity(LogDensity, Protocol):
 
     def identity(self) -> dict[str, Any]:
         """Digests and names of the data (`hmcgp.runtime.fingerprint`), JSON-compatible."""
-        ...
 
 
 class Expectation(NamedTuple):
@@ -86,4 +80,3 @@ class ExpectationDensity(LogDensity, Protocol):
 
     def expectation(self, u: Array, carry: object = None) -> Expectation:
         """Evaluate at u as `evaluate` does, and build the surrogate there."""
-        ...

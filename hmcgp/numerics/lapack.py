@@ -2,8 +2,7 @@
 
 numba does not offer the routines used here (`dpotrf`, `dtrtri`, `dlauum`, `dtrmm`, `dtrsm`, `dsyrk`, `dtrsv`, `dsymv`).
 SciPy exports their addresses for Cython; each is registered with LLVM under a name of ours and called as an external
-function.
-Unlike a ctypes pointer, a *name* can be stored in numba's disk cache, so a second process starts without compiling.
+function.  Unlike a ctypes pointer, a *name* can be stored in numba's disk cache: a second process need not compile.
 
 Matrices are C-contiguous float64.  LAPACK reads them column by column, so the lower triangle of a C array is LAPACK's
 "U" triangle.  Every routine here works on the **lower triangle** of the C array, where each row is contiguous, and
@@ -55,8 +54,7 @@ def _ref(typingctx: Any, value: Any) -> Any:
 
 _UPPER = np.uint8(ord("U"))  # the lower triangle of a C array
 _LEFT, _RIGHT = np.uint8(ord("L")), np.uint8(ord("R"))
-_PLAIN = np.uint8(ord("N"))
-_TRANSPOSED = np.uint8(ord("T"))
+_PLAIN, _TRANSPOSED = np.uint8(ord("N")), np.uint8(ord("T"))
 _ONE = np.int32(1)
 
 

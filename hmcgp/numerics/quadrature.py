@@ -75,24 +75,13 @@ def logistic_average(mean: ArrayLike, variance: ArrayLike) -> Array:
 
 
 @compiled
-def _averages(m, v, out):  # type: ignore[no-untyped-def]
-    for i in range(m.size):
-        p = _lower_average(-abs(m[i]), v[i])
-        out[i] = p if m[i] <= 0.0 else 1.0 - p  # mirror
-
-
-@compiled
-def _lower_average(m, v):  # type: ignore[no-untyped-def]
-    """p(m, v) for m <= 0."""
-    if m >= -0.5 * v:
-        return _trapezoid(m, v)
-    return math.exp(m + 0.5 * v) * _trapezoid(-m - v, v)  # tilt
-
-
-@compiled
-def _trapezoid(c, v):  # type: ignore[no-untyped-def]
-    """p(c, v) for c >= -v/2."""
-    return _narrow(c, v) if v <= NARROW_VARIANCE else _wide(c, v)
+def _averages(mean, variance, out):  # type: ignore[no-untyped-def]
+    for i in range(mean.size):
+        c, v, factor = -abs(mean[i]), variance[i], 1.0
+        if not c >= -0.5 * v:
+            c, factor = -c - v, math.exp(c + 0.5 * v)  # tilt
+        p = factor * (_narrow(c, v) if v <= NARROW_VARIANCE else _wide(c, v))
+        out[i] = p if mean[i] <= 0.0 else 1.0 - p  # mirror
 
 
 @compiled
@@ -144,15 +133,7 @@ def n_wide_nodes(tilt, v):  # type: ignore[no-untyped-def]
 
 _ERF_SLOPES = np.array([0.41, 0.40, 0.37, 0.44, 0.39])
 _ERF_POINTS = np.array([0.6, 2.0, 3.5, 4.5, np.inf])  # x = 0 gives the same equation as x = inf
-
-
-def _erf_coefficients() -> Array:
-    """Solve sum_k c_k (1 + erf(slope_k x))/2 = sigma(x) at the five points."""
-    A = 0.5 * (1.0 + erf(np.outer(_ERF_POINTS, _ERF_SLOPES)))  # (5, 5)
-    return np.asarray(np.linalg.solve(A, expit(_ERF_POINTS)), dtype=np.float64)
-
-
-_ERF_COEFFICIENTS = _erf_coefficients()
+_ERF_COEFFICIENTS = np.linalg.solve(0.5 * (1.0 + erf(np.outer(_ERF_POINTS, _ERF_SLOPES))), expit(_ERF_POINTS))
 
 
 def logistic_average_erf(mean: ArrayLike, variance: ArrayLike) -> Array:
@@ -161,16 +142,8 @@ def logistic_average_erf(mean: ArrayLike, variance: ArrayLike) -> Array:
     sigma(x) ~ sum_k c_k (1 + erf(l_k x))/2 is averaged exactly, each term becoming
     (1 + erf(l_k m/sqrt(1 + 2 l_k^2 v)))/2.  The c_k interpolate sigma at x = 0, 0.6, 2, 3.5, 4.5 and infinity.
 
-    Parameters
-    ----------
-    mean, variance : array_like
-        Means and variances (>= 0), broadcast against each other.
-
-    Returns
-    -------
-    ndarray
-        Approximate averages, at most 4.4e-4 off.  The tails of the sum are Gaussian, hence far too thin: at mean -10
-        and variance 0 it is 10 times too small, at -12 340 times.  Do not take a log loss from it.
+    Arguments as of `logistic_average`.  At most 4.4e-4 off.  The tails of the sum are Gaussian, hence far too thin: at
+    mean -10 and variance 0 it is 10 times too small, at -12 340 times.  Do not take a log loss from it.
     """
     m, v = _broadcast(mean, variance)
     p = np.full(m.shape, 0.5 * _ERF_COEFFICIENTS.sum())
@@ -182,16 +155,8 @@ def logistic_average_erf(mean: ArrayLike, variance: ArrayLike) -> Array:
 def logistic_average_mackay(mean: ArrayLike, variance: ArrayLike) -> Array:
     """Average of the logistic function by sigma(m/sqrt(1 + pi v/8)) (MacKay 1992).
 
-    Parameters
-    ----------
-    mean, variance : array_like
-        Means and variances (>= 0), broadcast against each other.
-
-    Returns
-    -------
-    ndarray
-        Approximate averages: up to 1.0e-2 off for variances up to 4, 1.6e-2 up to 25, and never more than 1.77e-2, the
-        largest gap between Phi(z) and sigma(z sqrt(8/pi)), which is what remains as the variance grows.
+    Arguments as of `logistic_average`.  Up to 1.0e-2 off for variances up to 4, 1.6e-2 up to 25, and never more than
+    1.77e-2, the largest gap between Phi(z) and sigma(z sqrt(8/pi)), which is what remains as the variance grows.
     """
     m, v = _broadcast(mean, variance)
     return np.asarray(expit(m / np.sqrt(1.0 + v / PROBIT_VARIANCE)))
