@@ -1,7 +1,5 @@
 """Models: data, kernel, likelihood, evidence and priors as one log density."""
 
-from __future__ import annotations
-
 from hmcgp.model.growing import GrowingModel
 from hmcgp.model.model import Model
 

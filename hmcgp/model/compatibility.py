@@ -4,71 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
+from hmcgp import evidence as providers
+from hmcgp import likelihoods
 from hmcgp.errors import InvalidInput
-from hmcgp.evidence import (
-    EP,
-    TAP,
-    EvidenceProvider,
-    Exact,
-    Iterative,
-    Laplace,
-    LowerBound,
-    MultinomialEP,
-    NaiveMeanField,
-    SoftmaxLaplace,
-    UpperBound,
-)
-from hmcgp.likelihoods import (
-    Classes,
-    Gaussian,
-    LabelNoise,
-    Likelihood,
-    Logistic,
-    MultinomialProbit,
-    Probit,
-    Softmax,
-    VaryingNoise,
-)
+from hmcgp.evidence import EvidenceProvider
+from hmcgp.likelihoods import Classes, Likelihood
 from hmcgp.runtime.checks import lowered, name_among, refuse_class
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
-    "logistic": Logistic,
-    "probit": Probit,
-    "label_noise": LabelNoise,
-    "gaussian": Gaussian,
-    "varying_noise": VaryingNoise,
-    "softmax": Softmax,
-    "multinomial_probit": MultinomialProbit,
+    "logistic": likelihoods.Logistic,
+    "probit": likelihoods.Probit,
+    "label_noise": likelihoods.LabelNoise,
+    "gaussian": likelihoods.Gaussian,
+    "varying_noise": likelihoods.VaryingNoise,
+    "softmax": likelihoods.Softmax,
+    "multinomial_probit": likelihoods.MultinomialProbit,
 }
 PROVIDERS: dict[str, type[Any]] = {
-    "exact": Exact,
-    "iterative": Iterative,
-    "laplace": Laplace,
-    "ep": EP,
-    "tap": TAP,
-    "naive": NaiveMeanField,
-    "lower": LowerBound,
-    "upper": UpperBound,
-    "softmax": SoftmaxLaplace,
-    "multinomial_ep": MultinomialEP,
+    "exact": providers.Exact,
+    "iterative": providers.Iterative,
+    "laplace": providers.Laplace,
+    "ep": providers.EP,
+    "tap": providers.TAP,
+    "naive": providers.NaiveMeanField,
+    "lower": providers.LowerBound,
+    "upper": providers.UpperBound,
+    "softmax": providers.SoftmaxLaplace,
+    "multinomial_ep": providers.MultinomialEP,
 }
 _OF_CLASSES = {"laplace": "softmax", "ep": "multinomial_ep"}  # names of the methods for several classes
 
 
 def as_likelihood(likelihood: str | Likelihood, type_of_targets: str | None = None) -> Likelihood:
-    """Instance of a likelihood from its name, or itself.
-
-    Parameters
-    ----------
-    likelihood : str or Likelihood
-    type_of_targets : {"labels", "numbers"}, optional
-        Where given, a likelihood of the others is refused.
-
-    Raises
-    ------
-    InvalidInput
-        For an unknown name, a class instead of an instance, or a likelihood of other targets.
-    """
+    """Instance of a likelihood from its name, or itself; one of other targets ("labels", "numbers") is refused."""
     refuse_class("likelihood", likelihood)
     found: Any = likelihood
     if not isinstance(likelihood, Likelihood):
@@ -91,14 +59,7 @@ def as_likelihood(likelihood: str | Likelihood, type_of_targets: str | None = No
 
 
 def as_provider(evidence: str | EvidenceProvider, *, several_classes: bool = False) -> EvidenceProvider:
-    """Instance of an evidence provider from its name, or itself.
-
-    Parameters
-    ----------
-    evidence : str or EvidenceProvider
-    several_classes : bool
-        Whether "laplace" and "ep" mean those of several classes.
-    """
+    """Instance of an evidence provider from its name, or itself; some names mean another for several classes."""
     refuse_class("evidence", evidence)
     if isinstance(evidence, EvidenceProvider):
         return evidence
@@ -110,19 +71,10 @@ def as_provider(evidence: str | EvidenceProvider, *, several_classes: bool = Fal
 def resolve(
     likelihood: str | Likelihood, evidence: str | EvidenceProvider | None
 ) -> tuple[Likelihood, EvidenceProvider]:
-    """Instances of a likelihood and an evidence provider that fit each other.
+    """Instances of a likelihood and an evidence provider that fit each other, by names in any case.
 
-    Parameters
-    ----------
-    likelihood : str or Likelihood
-    evidence : str or EvidenceProvider or None
-        None takes the first of `PROVIDERS` that fits; for several classes, "laplace" is "softmax" and "ep" is
-        "multinomial_ep".  Names may be written in any case.
-
-    Raises
-    ------
-    InvalidInput
-        For an unknown name, or a pair that does not fit, with the names of the evidence that does.
+    None takes the first of `PROVIDERS` that fits; for several classes, "laplace" is "softmax" and "ep" is
+    "multinomial_ep".  Other pairs are refused, with the names of the evidence that fits.
     """
     lik = as_likelihood(likelihood)
     if evidence is None:

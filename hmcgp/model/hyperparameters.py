@@ -17,37 +17,20 @@ _Values: TypeAlias = list[Array | float]
 
 
 class Hyperparameters:
-    """Parameters of a kernel, then of a likelihood, with the place of each free one in theta.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    likelihood : Likelihood
-    inputs : sequence of str
-        Names of the input columns.
-
-    Attributes
-    ----------
-    free : list of Parameter
-        In the order of theta, each with its prior.
-    prior : HyperPrior
-        Of theta.
-    n_kernel : int
-        Number of values of the kernel's parameters, fixed ones included.
-    """
+    """Parameters of a kernel, then of a likelihood, with the place of each free one in theta."""
 
     def __init__(self, kernel: Kernel, likelihood: Likelihood, inputs: Sequence[str]) -> None:
         of_kernel = kernel.parameters(inputs)
         of_likelihood = _apart_from(of_kernel, likelihood.parameters(inputs))
         everything = [with_prior(p, likelihood.targets) for p in (*of_kernel, *of_likelihood)]
-        self.free: list[Parameter] = [p for p in everything if p.is_free]
+        self.free: list[Parameter] = [p for p in everything if p.is_free]  # in the order of theta, each with its prior
         if not self.free:
             raise InvalidInput(
                 "every parameter of 'kernel' and 'likelihood' is a fixed number; give at least one a prior (or leave "
                 "it out)."
             )
         self.prior = HyperPrior(self.free)
-        self.n_kernel = sum(p.size for p in of_kernel)
+        self.n_kernel = sum(p.size for p in of_kernel)  # values of the kernel's parameters, fixed ones included
         slices = iter(self.prior.slices)
         placed = [(p, next(slices) if p.is_free else None) for p in everything]
         self._of_kernel, self._of_likelihood = placed[: len(of_kernel)], placed[len(of_kernel) :]
@@ -79,6 +62,5 @@ def _values(parameters: list[tuple[Parameter, slice | None]], theta: Array) -> _
         if place is None:
             values.append(p.value)
         else:
-            part = theta[place]
-            values.append(part if p.labels is not None else float(part[0]))
+            values.append(theta[place] if p.labels is not None else float(theta[place][0]))
     return values

@@ -19,14 +19,14 @@ from typing import Any, Self
 import numpy as np
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
+from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, SupportsWorkSpace, UpperBound
 from hmcgp.evidence.ep.em_surrogate import ExpectedLogDensity
 from hmcgp.kernels import Kernel, Parameter, contract
+from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model.arguments import check_data, check_input_names, check_kernel, weight_rows
 from hmcgp.model.compatibility import resolve
 from hmcgp.model.hyperparameters import Hyperparameters
-from hmcgp.model.memory import work_space
 from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation, failed_evaluation
 from hmcgp.priors.joint import Theta
 from hmcgp.runtime.fingerprint import table_identity
@@ -64,7 +64,6 @@ class Model:
     weights : array-like of shape (n,), optional
         Positive numbers that multiply the log likelihoods of the rows: a row of weight 2 is that row twice.  They are
         not normalised.
-
     """
 
     _identity: dict[str, Any] | None = None
@@ -105,12 +104,7 @@ class Model:
         self.X, self.y = np.require(self.X, requirements="W"), np.require(self.y, requirements="W")
 
     def with_evidence(self, evidence: str | EvidenceProvider) -> Self:
-        """Model with the latent function integrated out in another way.
-
-        Parameters
-        ----------
-        evidence : str or EvidenceProvider
-        """
+        """Model with the latent function integrated out in another way."""
         other = copy.copy(self)
         _, other.evidence = resolve(self.likelihood, evidence)
         return other
@@ -133,13 +127,7 @@ class Model:
         return other
 
     def with_identity(self, identity: Mapping[str, Any]) -> Self:
-        """Model that reports a given identity of its data.
-
-        Parameters
-        ----------
-        identity : mapping of str to object
-            Returned by `identity`: an estimator describes the table before it was scaled and encoded.
-        """
+        """Model that reports a given `identity`: an estimator's is of the table before it was scaled and encoded."""
         other = copy.copy(self)
         other._identity = dict(identity)
         return other
@@ -164,7 +152,16 @@ class Model:
     @property
     def work_space(self) -> WorkSpace:
         """Memory that an evaluation with its gradient takes, at least: n x n arrays."""
-        return work_space(len(self.X), self.likelihood.count(self.y), self.evidence, self.kernel)
+        n, n_latents = len(self.X), self.likelihood.count(self.y)
+        matrices = self.evidence.matrices(n_latents) if isinstance(self.evidence, SupportsWorkSpace) else 2
+        if isinstance(self.kernel, PerClass):
+            matrices += 2 * n_latents  # a covariance and a cotangent for each
+
+        def instead(nbytes: int) -> str:
+            rows = int((nbytes / (8 * matrices)) ** 0.5)
+            return f"take a random sample of at most {rows:,} rows (sampler='map' needs no less memory)"
+
+        return WorkSpace(8 * matrices * n * n, f"{matrices} matrices of {n:,} x {n:,} numbers", instead)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
