@@ -20,6 +20,7 @@ import math
 
 import numpy as np
 
+from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.double_loop_inner import (
     COV_F_F2,
     DIFF_F,
@@ -34,13 +35,10 @@ from hmcgp.evidence.ep.double_loop_inner import (
 from hmcgp.evidence.ep.log_evidence import evidence_at_solution
 from hmcgp.evidence.ep.parallel_sweeps import MAX_WARM_RESIDUAL
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
-from hmcgp.evidence.ep.site_state import COPIES, ETA, MEAN, PRECISION, evaluate, final_status, new_state, warm_start
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.lapack import cholesky_inplace, cholesky_solve_inplace, inverse_from_cholesky_inplace
 from hmcgp.runtime.typing import Array
-
-__all__ = ["solve"]
 
 _FIRST_GOAL = 1e-3  # decrement of J in the first inner problem
 _MIN_THETA = 0.05  # θ of the first step after one that failed
@@ -54,7 +52,7 @@ def _outer_value(outer: Array, state: Array, inner: float) -> float:
     total = 0.0
     for i in range(outer.shape[1]):
         h, t = outer[OUTER_ETA, i], outer[OUTER_PRECISION, i]
-        total += state[COPIES, i] * (0.5 * h * h / t - 0.5 * math.log(t))
+        total += state[site.COPIES, i] * (0.5 * h * h / t - 0.5 * math.log(t))
     return total - inner if inner < np.inf else np.inf
 
 
@@ -66,8 +64,8 @@ def _outer_moments(outer: Array, S: Array, state: Array, gaussian: Array) -> flo
     """
     size = 0.0
     for i in range(S.shape[0]):
-        h, t, k = outer[OUTER_ETA, i], outer[OUTER_PRECISION, i], state[COPIES, i]
-        v, d = 1.0 / t, h / t - state[MEAN, i]
+        h, t, k = outer[OUTER_ETA, i], outer[OUTER_PRECISION, i], state[site.COPIES, i]
+        v, d = 1.0 / t, h / t - state[site.MEAN, i]
         gaussian[VAR_F, i], gaussian[COV_F_F2, i] = v / k, 2.0 * d * v / k
         gaussian[VAR_F2, i] = (2.0 * v * v + 4.0 * d * d * v) / k
         gaussian[DIFF_F, i], gaussian[DIFF_F2, i] = -d, S[i, i] - v - d * d
@@ -126,10 +124,10 @@ def _outer_step(outer: Array, S: Array, state: Array, tilted: Array, gaussian: A
         det = tilted[VAR_F, i] * tilted[VAR_F2, i] - tilted[COV_F_F2, i] * tilted[COV_F_F2, i]
         site_p = p - (tilted[VAR_F2, i] * first - tilted[COV_F_F2, i] * second) / det
         site_P = P - (tilted[VAR_F, i] * second - tilted[COV_F_F2, i] * first) / det
-        outer[OUTER_ETA, i] += (p - 2.0 * state[MEAN, i] * P) / state[COPIES, i]
-        outer[OUTER_PRECISION, i] -= 2.0 * P / state[COPIES, i]
-        state[ETA, i] += site_p - 2.0 * state[MEAN, i] * site_P
-        state[PRECISION, i] -= 2.0 * site_P
+        outer[OUTER_ETA, i] += (p - 2.0 * state[site.MEAN, i] * P) / state[site.COPIES, i]
+        outer[OUTER_PRECISION, i] -= 2.0 * P / state[site.COPIES, i]
+        state[site.ETA, i] += site_p - 2.0 * state[site.MEAN, i] * site_P
+        state[site.PRECISION, i] -= 2.0 * site_P
     return True
 
 
@@ -141,12 +139,12 @@ def _advance(outer: Array, S: Array, state: Array, tilted: Array, gaussian: Arra
     if theta >= 1.0:
         part = 1.0
         for i in range(S.shape[0]):
-            cavity = outer[OUTER_PRECISION, i] - state[PRECISION, i] / state[COPIES, i]
+            cavity = outer[OUTER_PRECISION, i] - state[site.PRECISION, i] / state[site.COPIES, i]
             move = 1.0 / S[i, i] - outer[OUTER_PRECISION, i]
             if cavity + move < _MIN_CAVITY * cavity:
                 part = min(part, (_MIN_CAVITY - 1.0) * cavity / move)
         for i in range(S.shape[0]):
-            outer[OUTER_ETA, i] += part * (state[MEAN, i] / S[i, i] - outer[OUTER_ETA, i])
+            outer[OUTER_ETA, i] += part * (state[site.MEAN, i] / S[i, i] - outer[OUTER_ETA, i])
             outer[OUTER_PRECISION, i] += part * (1.0 / S[i, i] - outer[OUTER_PRECISION, i])
     return min(theta, 1.0)
 
@@ -157,15 +155,24 @@ def _set_start(
     order: Array, outer: Array,
 ) -> None:  # fmt: skip
     """Set the sites to `start` if that is close to a solution, else to none; (h, t) are the marginals of q."""
-    if warm and warm_start(start, False, state) and posterior_covariance(K, state[PRECISION], order, work, S)[0]:
-        residual, _, good = evaluate(K, y, kind, flip, S, state, True)
+    finite = warm and site.warm_start(start, False, state)
+    if finite and posterior_covariance(K, state[site.PRECISION], order, work, S)[0]:
+        residual, _, good = site.evaluate(K, y, kind, flip, S, state, True)
         if good and residual < MAX_WARM_RESIDUAL:
             for i in range(y.shape[0]):
-                outer[OUTER_ETA, i], outer[OUTER_PRECISION, i] = state[MEAN, i] / S[i, i], 1.0 / S[i, i]
+                outer[OUTER_ETA, i], outer[OUTER_PRECISION, i] = state[site.MEAN, i] / S[i, i], 1.0 / S[i, i]
             return
     for i in range(y.shape[0]):
-        state[ETA, i], state[PRECISION, i] = 0.0, 0.0
+        state[site.ETA, i], state[site.PRECISION, i] = 0.0, 0.0
         outer[OUTER_ETA, i], outer[OUTER_PRECISION, i] = 0.0, 1.0 / K[i, i]
+
+
+@compiled
+def _relaxed(theta: float) -> float:
+    """θ of the next step, after one that lowered Φ."""
+    if theta == 1.0:
+        return 0.5
+    return 0.2 * theta if theta > 1e-3 else 0.0
 
 
 @compiled
@@ -187,18 +194,18 @@ def _minimise_outer(
         value = _outer_value(outer, state, inner)
         if value < np.inf and (theta == 1.0 or value <= lowest + 1e-10 * max(abs(value), 1.0)):
             before = residual
-            residual, rounding, good = evaluate(K, y, kind, flip, S, state, True)
+            residual, rounding, good = site.evaluate(K, y, kind, flip, S, state, True)
             noise = rounding if residual < 0.5 * before else _STALLED * rounding
             if good and residual <= max(tol, noise):
-                _, log_det = posterior_covariance(K, state[PRECISION], order, work, S)  # restores A⁻¹ in `work`
-                return final_status(rounding), n_factor + 1, residual, log_det
+                _, log_det = posterior_covariance(K, state[site.PRECISION], order, work, S)  # restores A⁻¹ in `work`
+                return site.final_status(rounding), n_factor + 1, residual, log_det
             lowest = value
-            kept[0], kept[1], kept[2:] = state[ETA], state[PRECISION], outer
-            theta = 0.5 if theta == 1.0 else 0.2 * theta if theta > 1e-3 else 0.0
+            kept[0], kept[1], kept[2:] = state[site.ETA], state[site.PRECISION], outer
+            theta = _relaxed(theta)
         elif theta == 1.0:
             break
         else:
-            state[ETA], state[PRECISION], outer[:] = kept[0], kept[1], kept[2:]
+            state[site.ETA], state[site.PRECISION], outer[:] = kept[0], kept[1], kept[2:]
             inner_objective(K, y, kind, flip, outer, work, S, state, order, tilted)
             n_factor += 1
             theta = max(4.0 * theta, _MIN_THETA)
@@ -215,7 +222,7 @@ def solve(
 ) -> tuple[int, int, float, float, float, Array, Array]:  # fmt: skip
     """Solve for the sites, behind a probit or a step; arguments and returns as of `sweeps.solve`."""
     n = y.shape[0]
-    state, order, outer = new_state(weights), np.empty(n, dtype=np.int64), np.empty((2, n))
+    state, order, outer = site.new_state(weights), np.empty(n, dtype=np.int64), np.empty((2, n))
     work, S = np.empty_like(K), np.empty_like(K)
     _set_start(K, y, kind, flip, start, warm, work, S, state, order, outer)
     status, n_factor, residual, log_det = _minimise_outer(K, y, kind, flip, tol, max_iter, work, S, state, order, outer)

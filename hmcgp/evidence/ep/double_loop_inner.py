@@ -25,20 +25,9 @@ import math
 
 import numpy as np
 
+from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.power_moments import cumulants_power
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
-from hmcgp.evidence.ep.site_state import (
-    COPIES,
-    ETA,
-    ETA_STEP,
-    KEPT_ETA,
-    KEPT_PRECISION,
-    MEAN,
-    POWER,
-    PRECISION,
-    PRECISION_STEP,
-    keep_sites,
-)
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.lapack import (
     cholesky_inplace,
@@ -62,29 +51,23 @@ def inner_objective(
     K: Array, y: Array, kind: int, flip: float, outer: Array, work: Array, S: Array, state: Array, order: Array,
     tilted: Array,
 ) -> float:  # fmt: skip
-    """J at the sites in `state`, infinite where q or a cavity is improper; updates S, the mean and `tilted`.
-
-    Parameters
-    ----------
-    outer : ndarray of shape (2, n)
-    tilted : ndarray of shape (5, n)
-    """
+    """J at the sites in `state`, infinite where q or a cavity is improper; updates S, the mean and `tilted`, (5, n)."""
     n = y.shape[0]
     for i in range(n):
-        if not outer[OUTER_PRECISION, i] > state[PRECISION, i] / state[COPIES, i]:
+        if not outer[OUTER_PRECISION, i] > state[site.PRECISION, i] / state[site.COPIES, i]:
             return np.inf
-    proper, log_det = posterior_covariance(K, state[PRECISION], order, work, S)
+    proper, log_det = posterior_covariance(K, state[site.PRECISION], order, work, S)
     if not proper:
         return np.inf
-    symmetric_times(S, state[ETA], state[MEAN])
+    symmetric_times(S, state[site.ETA], state[site.MEAN])
     total = -0.5 * log_det
     for i in range(n):
-        k = state[COPIES, i]
-        h = outer[OUTER_ETA, i] - state[ETA, i] / k
-        tau = outer[OUTER_PRECISION, i] - state[PRECISION, i] / k
-        log_z, shift, k2, k3, k4 = cumulants_power(kind, flip, state[POWER, i], y[i], h / tau, 1.0 / tau)
-        total += k * (log_z + 0.5 * h * h / tau - 0.5 * math.log(tau)) + 0.5 * state[ETA, i] * state[MEAN, i]
-        d = h / tau + shift - state[MEAN, i]
+        k = state[site.COPIES, i]
+        h = outer[OUTER_ETA, i] - state[site.ETA, i] / k
+        tau = outer[OUTER_PRECISION, i] - state[site.PRECISION, i] / k
+        log_z, shift, k2, k3, k4 = cumulants_power(kind, flip, state[site.POWER, i], y[i], h / tau, 1.0 / tau)
+        total += k * (log_z + 0.5 * h * h / tau - 0.5 * math.log(tau)) + 0.5 * state[site.ETA, i] * state[site.MEAN, i]
+        d = h / tau + shift - state[site.MEAN, i]
         tilted[VAR_F, i], tilted[COV_F_F2, i] = k2 / k, (k3 + 2.0 * d * k2) / k
         tilted[VAR_F2, i] = (k4 + 2.0 * k2 * k2 + 4.0 * d * (k3 + d * k2)) / k
         tilted[DIFF_F, i], tilted[DIFF_F2, i] = d, k2 + d * d - S[i, i]
@@ -98,7 +81,7 @@ def _newton_step(S: Array, state: Array, tilted: Array, A: Array, B: Array) -> f
     A and B are work space of shape (n, n).
     """
     n = S.shape[0]
-    P, p = np.empty(n), state[ETA_STEP]
+    P, p = np.empty(n), state[site.ETA_STEP]
     for i in range(n):
         for j in range(i + 1):
             A[i, j] = S[i, j]
@@ -119,8 +102,8 @@ def _newton_step(S: Array, state: Array, tilted: Array, A: Array, B: Array) -> f
     slope = 0.0
     for i in range(n):
         slope -= tilted[DIFF_F, i] * p[i] + tilted[DIFF_F2, i] * P[i]
-        state[PRECISION_STEP, i] = -2.0 * P[i]
-        state[ETA_STEP, i] = p[i] + state[MEAN, i] * state[PRECISION_STEP, i]
+        state[site.PRECISION_STEP, i] = -2.0 * P[i]
+        state[site.ETA_STEP, i] = p[i] + state[site.MEAN, i] * state[site.PRECISION_STEP, i]
     return slope
 
 
@@ -128,8 +111,8 @@ def _newton_step(S: Array, state: Array, tilted: Array, A: Array, B: Array) -> f
 def _step_from_kept(state: Array, step: float) -> None:
     """Move the sites from those last kept by a fraction of Newton's step."""
     for i in range(state.shape[1]):
-        state[ETA, i] = state[KEPT_ETA, i] + step * state[ETA_STEP, i]
-        state[PRECISION, i] = state[KEPT_PRECISION, i] + step * state[PRECISION_STEP, i]
+        state[site.ETA, i] = state[site.KEPT_ETA, i] + step * state[site.ETA_STEP, i]
+        state[site.PRECISION, i] = state[site.KEPT_PRECISION, i] + step * state[site.PRECISION_STEP, i]
 
 
 @compiled
@@ -147,7 +130,7 @@ def minimise_inner(
         slope = _newton_step(S, state, tilted, work, B)
         if not (slope < 0.0 and (-slope > _NOISE or -slope < 0.5 * before)):
             break
-        keep_sites(state)
+        site.keep_sites(state)
         step, last = 1.0, value
         for _ in range(_MAX_HALVINGS):
             _step_from_kept(state, step)

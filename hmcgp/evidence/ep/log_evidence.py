@@ -11,19 +11,9 @@ from __future__ import annotations
 
 import math
 
+from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.power_moments import flip_slope_power
 from hmcgp.evidence.ep.site_algebra import gradient_inplace, pseudo_target_precision
-from hmcgp.evidence.ep.site_state import (
-    ALPHA,
-    CAVITY_MEAN,
-    CAVITY_PRECISION,
-    COPIES,
-    LOG_Z,
-    MEAN,
-    POWER,
-    PRECISION,
-    VARIANCE,
-)
 from hmcgp.numerics.compiled import compiled
 from hmcgp.runtime.typing import Array
 
@@ -33,8 +23,9 @@ def log_evidence(state: Array, log_det: float) -> float:
     """Log Z, with log_det = log|I + K diag w|."""
     total = -0.5 * log_det
     for i in range(state.shape[1]):
-        k, w, tau = state[COPIES, i], state[PRECISION, i], state[CAVITY_PRECISION, i]
-        total += k * state[LOG_Z, i] - 0.5 * state[ALPHA, i] * state[CAVITY_MEAN, i] + 0.5 * k * math.log1p(w / k / tau)
+        k, w, tau = state[site.COPIES, i], state[site.PRECISION, i], state[site.CAVITY_PRECISION, i]
+        x, mu = state[site.ALPHA, i], state[site.CAVITY_MEAN, i]
+        total += k * state[site.LOG_Z, i] - 0.5 * x * mu + 0.5 * k * math.log1p(w / k / tau)
     return total
 
 
@@ -43,8 +34,8 @@ def flip_derivative(kind: int, flip: float, y: Array, state: Array) -> float:
     """∂ log Z/∂ε = Σ k_i ∂ log Ẑ_i/∂ε, which is Σ (1 - 2Φ(z_i))/Ẑ_i where all weights are 1."""
     total = 0.0
     for i in range(y.shape[0]):
-        v = 1.0 / state[CAVITY_PRECISION, i]
-        total += state[COPIES, i] * flip_slope_power(kind, flip, state[POWER, i], y[i], state[CAVITY_MEAN, i], v)
+        k, mu, v = state[site.COPIES, i], state[site.CAVITY_MEAN, i], 1.0 / state[site.CAVITY_PRECISION, i]
+        total += k * flip_slope_power(kind, flip, state[site.POWER, i], y[i], mu, v)
     return total
 
 
@@ -52,9 +43,9 @@ def flip_derivative(kind: int, flip: float, y: Array, state: Array) -> float:
 def leave_copies_out(state: Array) -> None:
     """Turn the cavities, which leave one copy of a row out, into those without all of its copies."""
     for i in range(state.shape[1]):
-        if state[COPIES, i] != 1.0:
-            state[CAVITY_PRECISION, i] = 1.0 / state[VARIANCE, i] - state[PRECISION, i]
-            state[CAVITY_MEAN, i] = state[MEAN, i] - state[ALPHA, i] / state[CAVITY_PRECISION, i]
+        if state[site.COPIES, i] != 1.0:
+            state[site.CAVITY_PRECISION, i] = 1.0 / state[site.VARIANCE, i] - state[site.PRECISION, i]
+            state[site.CAVITY_MEAN, i] = state[site.MEAN, i] - state[site.ALPHA, i] / state[site.CAVITY_PRECISION, i]
 
 
 @compiled
@@ -64,7 +55,7 @@ def evidence_at_solution(
     """Log evidence and its derivative in the flip rate; S becomes G, or R without the gradient."""
     log_z, dflip = log_evidence(state, log_det), flip_derivative(kind, flip, y, state)
     leave_copies_out(state)
-    pseudo_target_precision(state[PRECISION], order, work, S)
+    pseudo_target_precision(state[site.PRECISION], order, work, S)
     if gradient:
-        gradient_inplace(state[ALPHA], S)
+        gradient_inplace(state[site.ALPHA], S)
     return log_z, dflip

@@ -22,31 +22,10 @@ import math
 import numpy as np
 
 from hmcgp.evidence.anderson import anderson_weights
+from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.class_contrasts import posterior_of_contrasts
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
-from hmcgp.evidence.ep.site_state import (
-    ALPHA,
-    BEST_ALPHA,
-    BEST_PRECISION,
-    CAVITY_PRECISION,
-    COPIES,
-    MATCHED_PRECISION,
-    MEAN,
-    MEAN_STEP,
-    MODEL_CAVITY,
-    PRECISION,
-    PRECISION_STEP,
-    RESIDUAL,
-    SLOPE,
-    VARIANCE,
-    VARIANCE_DROP,
-    VARIANCE_RATIO,
-    accept_sites,
-    evaluate,
-    final_status,
-    plain_sweep,
-    update_moments,
-)
+from hmcgp.evidence.newton import copy, fill
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
 from hmcgp.runtime.typing import Array
@@ -64,9 +43,8 @@ _MIN_DAMPING = 1e-6  # of a plain sweep
 def _symmetric_products(S: Array, r: Array, delta: Array, Sr: Array, SSd: Array) -> None:
     """Fill S r and (S∘S)δ in one pass through the symmetric S, as sums of its rows."""
     n = r.shape[0]
-    for i in range(n):
-        Sr[i] = 0.0
-        SSd[i] = 0.0
+    fill(Sr, 0.0)
+    fill(SSd, 0.0)
     for j in range(0, n - 1, 2):  # two rows at a time, to load and store the sums half as often
         row, next_row, a, b, c, d = S[j], S[j + 1], r[j], r[j + 1], delta[j], delta[j + 1]
         for i in range(n):
@@ -88,17 +66,19 @@ def _model_step(S: Array, state: Array, now: Array) -> float:
     """
     n = state.shape[1]
     for i in range(n):
-        state[RESIDUAL, i] = (state[SLOPE, i] - state[ALPHA, i]) / state[VARIANCE_RATIO, i]
-        state[PRECISION_STEP, i] = state[MATCHED_PRECISION, i] - state[PRECISION, i]
-    _symmetric_products(S, state[RESIDUAL], state[PRECISION_STEP], state[MEAN_STEP], state[VARIANCE_DROP])
+        state[site.RESIDUAL, i] = (state[site.SLOPE, i] - state[site.ALPHA, i]) / state[site.VARIANCE_RATIO, i]
+        state[site.PRECISION_STEP, i] = state[site.MATCHED_PRECISION, i] - state[site.PRECISION, i]
+    _symmetric_products(
+        S, state[site.RESIDUAL], state[site.PRECISION_STEP], state[site.MEAN_STEP], state[site.VARIANCE_DROP]
+    )
     size = 0.0
     for i in range(n):
-        s, tau = state[VARIANCE, i], state[CAVITY_PRECISION, i]
-        model_tau = tau + (state[VARIANCE_DROP, i] / s / s - state[PRECISION_STEP, i] / state[COPIES, i])
-        now[i], now[n + i], now[2 * n + i] = state[ALPHA, i], state[MEAN, i], state[MODEL_CAVITY, i]
-        now[3 * n + i] = state[RESIDUAL, i] - state[PRECISION, i] * state[MEAN_STEP, i]
-        now[4 * n + i] = state[MEAN_STEP, i]
-        now[5 * n + i] = max(model_tau, _MIN_CAVITY * tau) - state[MODEL_CAVITY, i]
+        s, tau = state[site.VARIANCE, i], state[site.CAVITY_PRECISION, i]
+        model_tau = tau + (state[site.VARIANCE_DROP, i] / s / s - state[site.PRECISION_STEP, i] / state[site.COPIES, i])
+        now[i], now[n + i], now[2 * n + i] = state[site.ALPHA, i], state[site.MEAN, i], state[site.MODEL_CAVITY, i]
+        now[3 * n + i] = state[site.RESIDUAL, i] - state[site.PRECISION, i] * state[site.MEAN_STEP, i]
+        now[4 * n + i] = state[site.MEAN_STEP, i]
+        now[5 * n + i] = max(model_tau, _MIN_CAVITY * tau) - state[site.MODEL_CAVITY, i]
         now[6 * n + i] = now[4 * n + i] / math.sqrt(s)
         now[7 * n + i] = now[5 * n + i] / tau
         size = max(size, abs(now[6 * n + i]), abs(now[7 * n + i]))
@@ -115,10 +95,10 @@ def _accelerated_step(state: Array, now: Array, differences: Array) -> None:
         for i in range(3 * n):
             step[i] -= c[k] * (differences[k, i] + differences[k, 3 * n + i])
     for i in range(n):
-        state[ALPHA, i] += step[i]
-        state[MEAN, i] += step[n + i]
-        least = _MIN_CAVITY * state[CAVITY_PRECISION, i]
-        state[MODEL_CAVITY, i] = max(state[MODEL_CAVITY, i] + step[2 * n + i], least)
+        state[site.ALPHA, i] += step[i]
+        state[site.MEAN, i] += step[n + i]
+        least = _MIN_CAVITY * state[site.CAVITY_PRECISION, i]
+        state[site.MODEL_CAVITY, i] = max(state[site.MODEL_CAVITY, i] + step[2 * n + i], least)
 
 
 @compiled
@@ -127,36 +107,24 @@ def _correct(y: Array, kind: int, flip: float, S: Array, state: Array, residual:
     n = y.shape[0]
     goal = max(1e-2 * tol, 0.1 * min(residual, 1.0) * residual)
     now, before, differences = np.empty(8 * n), np.empty(8 * n), np.empty((_MEMORY, 8 * n))
-    for i in range(n):
-        state[MODEL_CAVITY, i] = state[CAVITY_PRECISION, i]
+    copy(state[site.CAVITY_PRECISION], state[site.MODEL_CAVITY])
     best = np.inf
     for it in range(_MAX_MODEL_STEPS):
         size = _model_step(S, state, now)
         if size < best:
             best = size
-            for i in range(n):
-                state[BEST_ALPHA, i], state[BEST_PRECISION, i] = state[ALPHA, i], state[MATCHED_PRECISION, i]
-        if not (size > goal and size < 100.0 * best):
+            copy(state[site.ALPHA], state[site.BEST_ALPHA])
+            copy(state[site.MATCHED_PRECISION], state[site.BEST_PRECISION])
+        if not goal < size < 100.0 * best:
             break
         for i in range(8 * n if it > 0 else 0):
             differences[(it - 1) % _MEMORY, i] = now[i] - before[i]
-        for i in range(8 * n):
-            before[i] = now[i]
+        copy(now, before)
         _accelerated_step(state, now, differences[: min(it, _MEMORY)])
-        if not update_moments(kind, flip, y, state, state[MODEL_CAVITY]):
+        if not site.update_moments(kind, flip, y, state, state[site.MODEL_CAVITY]):
             break
-    for i in range(n):
-        state[ALPHA, i], state[PRECISION, i] = state[BEST_ALPHA, i], state[BEST_PRECISION, i]
-
-
-@compiled
-def _covariance(
-    K: Array, w: Array, order: Array, work: Array, S: Array, K_classes: Array, classes: Array
-) -> tuple[bool, float]:
-    """Fill S, the covariance of q; returns whether it is positive definite, and log|I + K diag w|."""
-    if K_classes.size > 0:
-        return posterior_of_contrasts(K_classes, classes, w, work, S)
-    return posterior_covariance(K, w, order, work, S)
+    copy(state[site.BEST_ALPHA], state[site.ALPHA])
+    copy(state[site.BEST_PRECISION], state[site.PRECISION])
 
 
 @compiled
@@ -173,7 +141,7 @@ def _improper_status(state: Array, damping: float) -> int:
 
     Without negative sites, A = I + ρKρ is positive definite if K is.
     """
-    if state[PRECISION].min() >= 0.0:
+    if state[site.PRECISION].min() >= 0.0:
         return NOT_POSITIVE_DEFINITE
     return CONVERGED if damping > _MIN_DAMPING else NOT_CONVERGED
 
@@ -191,20 +159,16 @@ def _update(
 ) -> tuple[bool, float, bool, float, float]:  # fmt: skip
     """Update S and everything else that follows from the sites.
 
-    Returns
-    -------
-    proper : bool
-        Whether q is a distribution.
-    log_det : float
-    good : bool
-        Whether all cavities are proper, too.
-    residual, rounding : float
-        See `site_state.evaluate`; the residual given where q is improper.
+    Returns whether q is proper, log|I + K diag w|, whether all cavities are proper, too, and residual and rounding
+    (`site_state.evaluate`); where q is improper, the residual given.
     """
-    proper, log_det = _covariance(K, state[PRECISION], order, work, S, K_classes, classes)
+    if K_classes.size > 0:
+        proper, log_det = posterior_of_contrasts(K_classes, classes, state[site.PRECISION], work, S)
+    else:
+        proper, log_det = posterior_covariance(K, state[site.PRECISION], order, work, S)
     if not proper:
         return False, log_det, False, residual, np.inf
-    residual, rounding, good = evaluate(K, y, kind, flip, S, state, from_sites)
+    residual, rounding, good = site.evaluate(K, y, kind, flip, S, state, from_sites)
     return True, log_det, good, residual, rounding
 
 
@@ -225,14 +189,14 @@ def sweep_in_parallel(
             K, y, kind, flip, work, S, state, order, K_classes, classes, not corrected, residual
         )
         if good and residual <= max(tol, rounding):
-            return final_status(rounding), n_factor, residual, log_det
+            return site.final_status(rounding), n_factor, residual, log_det
         if warm and n_factor == 1 and not _falls_below(MAX_WARM_RESIDUAL, residual, good):
             return NOT_CONVERGED, n_factor, residual, log_det
         if corrected and not _falls_below(_PROGRESS * accepted, residual, good):  # back to where the correction began
             corrected, plain_left, patience = False, patience - 1, 2 * patience
         elif proper:
             damping = _adapted(damping, corrected, residual, accepted)
-            accept_sites(state)
+            site.accept_sites(state)
             accepted, corrected, plain_left = residual, good and plain_left == 0, max(plain_left - 1, 0)
         else:  # a plain sweep went too far
             status = _improper_status(state, damping)
@@ -242,5 +206,5 @@ def sweep_in_parallel(
         if corrected:
             _correct(y, kind, flip, S, state, residual, tol)
         else:
-            plain_sweep(state, damping)
+            site.plain_sweep(state, damping)
     return NOT_CONVERGED, budget, residual, np.inf

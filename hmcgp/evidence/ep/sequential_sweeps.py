@@ -15,19 +15,9 @@ import math
 
 import numpy as np
 
+from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.power_moments import tilted_power
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
-from hmcgp.evidence.ep.site_state import (
-    COPIES,
-    ETA,
-    MEAN,
-    POWER,
-    PRECISION,
-    evaluate,
-    final_status,
-    keep_sites,
-    restore_sites,
-)
 from hmcgp.evidence.status import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.lapack import symmetric_times
@@ -40,27 +30,27 @@ def _sweep(y: Array, kind: int, flip: float, damping: float, S: Array, state: Ar
     n = y.shape[0]
     column = np.empty(n)
     for i in range(n):
-        s, k = S[i, i], state[COPIES, i]
-        tau = 1.0 / s - state[PRECISION, i] / k
+        s, k = S[i, i], state[site.COPIES, i]
+        tau = 1.0 / s - state[site.PRECISION, i] / k
         if not (s > 0.0 and tau > 0.0):
             continue
-        mu = (state[MEAN, i] / s - state[ETA, i] / k) / tau
-        _, slope, U = tilted_power(kind, flip, state[POWER, i], y[i], mu, 1.0 / tau)
+        mu = (state[site.MEAN, i] / s - state[site.ETA, i] / k) / tau
+        _, slope, U = tilted_power(kind, flip, state[site.POWER, i], y[i], mu, 1.0 / tau)
         d = 1.0 - U / tau
         if not (d > 0.0 and math.isfinite(slope)):
             continue
-        dw = damping * (k * U / d - state[PRECISION, i])
-        deta = damping * (k * (slope + mu * U) / d - state[ETA, i])
+        dw = damping * (k * U / d - state[site.PRECISION, i])
+        deta = damping * (k * (slope + mu * U) / d - state[site.ETA, i])
         grown = 1.0 + dw * s
         if not grown > 0.0:
             continue
-        state[PRECISION, i] += dw
-        state[ETA, i] += deta
-        mean_i = state[MEAN, i]
+        state[site.PRECISION, i] += dw
+        state[site.ETA, i] += deta
+        mean_i = state[site.MEAN, i]
         for j in range(n):
             column[j] = S[i, j]
         for j in range(n):
-            state[MEAN, j] += (deta - dw * mean_i) / grown * column[j]
+            state[site.MEAN, j] += (deta - dw * mean_i) / grown * column[j]
             factor = dw / grown * column[j]
             for k in range(n):
                 S[j, k] -= factor * column[k]
@@ -73,23 +63,23 @@ def sweep_sequentially(
 ) -> tuple[int, int, float, float]:  # fmt: skip
     """Sweep until converged, from the sites in `state` if warm, else from none (see `parallel_sweeps`)."""
     if not warm:
-        state[ETA, :], state[PRECISION, :] = 0.0, 0.0
+        state[site.ETA, :], state[site.PRECISION, :] = 0.0, 0.0
     residual, best, damping = np.inf, np.inf, 1.0
     for n_factor in range(1, max_iter + 1):
-        proper, log_det = posterior_covariance(K, state[PRECISION], order, work, S)
+        proper, log_det = posterior_covariance(K, state[site.PRECISION], order, work, S)
         if not proper:
             if n_factor == 1:
                 return NOT_POSITIVE_DEFINITE, n_factor, residual, log_det
             damping *= 0.5
-            restore_sites(state)
+            site.restore_sites(state)
             continue
-        residual, rounding, good = evaluate(K, y, kind, flip, S, state, True)
+        residual, rounding, good = site.evaluate(K, y, kind, flip, S, state, True)
         if good and residual <= max(tol, rounding):
-            return final_status(rounding), n_factor, residual, log_det
+            return site.final_status(rounding), n_factor, residual, log_det
         if good:
             damping = max(0.8 * damping, 0.1) if residual > best else min(1.1 * damping, 1.0)
             best = min(best, residual)
-        keep_sites(state)
-        symmetric_times(S, state[ETA], state[MEAN])
+        site.keep_sites(state)
+        symmetric_times(S, state[site.ETA], state[site.MEAN])
         _sweep(y, kind, flip, damping, S, state)
     return NOT_CONVERGED, max_iter, residual, np.inf

@@ -15,18 +15,7 @@ import math
 
 import numpy as np
 
-from hmcgp.evidence.newton import (
-    RESIDUAL,
-    ROOT_CURVATURE,
-    SLOPE,
-    STEP_LATENT,
-    TRIAL_ALPHA,
-    TRIAL_LATENT,
-    WEIGHT,
-    copy,
-    factor_scaled,
-    fill,
-)
+from hmcgp.evidence import newton
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.lapack import (
     add_gram,
@@ -54,13 +43,13 @@ def factor(K: Array, p: Array, roots: Array, A: Array, M: Array, alike: bool) ->
     half = 0.0
     for k in range(p.shape[0]):
         roots[k] = max(math.sqrt(p[k]), _LEAST_ROOT)
-    fill(M.reshape(-1), 0.0)
+    newton.fill(M.reshape(-1), 0.0)
     for c in range(n_classes):
         B, root = A[c], roots[c * n : (c + 1) * n]
         if alike and c > 0:
-            copy(A[0].reshape(-1), B.reshape(-1))
+            newton.copy(A[0].reshape(-1), B.reshape(-1))
         else:
-            if not factor_scaled(K[c % K.shape[0]], root, B):
+            if not newton.factor_scaled(K[c % K.shape[0]], root, B):
                 return False, 0.0
             term = 0.5 * log_determinant(B)
             half += term * n_classes if alike else term
@@ -131,13 +120,13 @@ def _couple(A: Array, M: Array, root: Array, weights: Array, V: Array, spread: A
 def gradient(K: Array, A: Array, M: Array, state: Array) -> Array:
     """G = ∂ log Z/∂K at the mode, one matrix per matrix in K.  Overwrites A above its diagonals."""
     n_classes, n = A.shape[0], A.shape[1]
-    root, pi = state[ROOT_CURVATURE], state[PROBABILITY]
-    spread, s, u = state[RESIDUAL], state[TRIAL_LATENT], state[STEP_LATENT]
+    root, pi = state[newton.ROOT_CURVATURE], state[PROBABILITY]
+    spread, s, u = state[newton.RESIDUAL], state[newton.TRIAL_LATENT], state[newton.STEP_LATENT]
     dK, V = np.zeros_like(K), np.empty_like(M)
     mirror_lower(M)
     for c in range(n_classes):
         part = slice(c * n, (c + 1) * n)
-        _couple(A[c], M, root[part], state[WEIGHT, :n], V, spread[part])
+        _couple(A[c], M, root[part], state[newton.WEIGHT, :n], V, spread[part])
         add_gram(0.5, V, dK[c % K.shape[0]])
     for i in range(n):
         # S_i is the covariance of the deviations above, and of independent parts of variance (1 - B_c⁻¹)_ii/ωπ_c
@@ -151,10 +140,10 @@ def gradient(K: Array, A: Array, M: Array, state: Array) -> Array:
             k = c * n + i
             own = 1.0 - A[c, i, i]
             s[k] = -0.5 * (spread[k] + own - pi[k] * total - 2.0 * pi[k] * (own - inner))
-    solve_newton(K, A, M, root, s, u, state[TRIAL_ALPHA])
+    solve_newton(K, A, M, root, s, u, state[newton.TRIAL_ALPHA])
     for c in range(n_classes):
         G_c, B = dK[c % K.shape[0]], A[c]
-        g, v, d = state[SLOPE, c * n : (c + 1) * n], u[c * n : (c + 1) * n], root[c * n : (c + 1) * n]
+        g, v, d = state[newton.SLOPE, c * n : (c + 1) * n], u[c * n : (c + 1) * n], root[c * n : (c + 1) * n]
         for i in range(n):
             v[i] += 0.5 * g[i]  # gg' + ug' + gu' = (u + ½g)g' + g(u + ½g)'
         for i in range(n):
