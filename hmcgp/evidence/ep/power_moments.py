@@ -25,14 +25,14 @@ _DIGITS = 38.0
 _REACH = math.sqrt(2.0 * _DIGITS)  # standard deviations until a Gaussian has fallen as far
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _FAR = 37.0  # the logistic function is an exponential, or 1, to all digits
-_ONE = 8.3  # the probit's Φ is 1
-_ERFC = -35.0  # below, erfc underflows
+_PROBIT_SATURATES = 8.3  # the probit's Φ is 1
+_ERFC_UNDERFLOWS = -35.0  # below, erfc underflows
 _SQRT_HALF = math.sqrt(0.5)
 
 
 @compiled
-def _step_power(flip: float, power: float) -> tuple[float, float]:
-    """Return log c and ε'."""
+def _flipped_step(flip: float, power: float) -> tuple[float, float]:
+    """Log c and ε' of a power of a step, which is a step again."""
     if flip == 0.0:
         return 0.0, 0.0
     wrong, right = flip**power, (1.0 - flip) ** power
@@ -46,20 +46,20 @@ def _log_p(kind: int, flip: float, x: float) -> float:
         return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
     if flip > 0.0:
         return math.log(flip + (1.0 - 2.0 * flip) * 0.5 * math.erfc(-x * _SQRT_HALF))
-    if x > _ERFC:
+    if x > _ERFC_UNDERFLOWS:
         return math.log(0.5 * math.erfc(-x * _SQRT_HALF))
     return probit_terms(1.0, x)[0]
 
 
 @compiled
-def _least_deviation(kind: int, power: float, v: float) -> float:
-    """The least that the standard deviation of p^ω N can be anywhere, from the curvatures of its logarithm."""
+def _min_deviation(kind: int, power: float, v: float) -> float:
+    """Lower bound on the standard deviation of p^ω N, from the curvatures of its logarithm."""
     return 1.0 / math.sqrt(1.0 / v + power * (0.25 if kind == LOGISTIC else 1.0))
 
 
 @compiled
-def _clean_peak(kind: int, power: float, mu: float, v: float) -> float:
-    """Where p^ω N has its one maximum if no label is flipped: the root of ω g(x) - (x - μ)/v, which falls with x.
+def _mode_of_clean_label(kind: int, power: float, mu: float, v: float) -> float:
+    """Maximum of p^ω N where no label is flipped: the only root of ω g(x) - (x - μ)/v, which falls with x.
 
     The root lies above μ, and not far above 0 or μ, since g(x) < 1.4 exp(-x).
     """
@@ -73,7 +73,7 @@ def _clean_peak(kind: int, power: float, mu: float, v: float) -> float:
         else:
             high = x
         step = slope / (power * w + 1.0 / v)
-        if abs(step) <= 1e-3 * _least_deviation(kind, power, v):
+        if abs(step) <= 1e-3 * _min_deviation(kind, power, v):
             break
         if abs(step) > 0.5 * before or not low <= x + step <= high:
             step = 0.5 * (low + high) - x
@@ -82,9 +82,9 @@ def _clean_peak(kind: int, power: float, mu: float, v: float) -> float:
 
 
 @compiled
-def _fallen(kind: int, power: float, mu: float, v: float, peak: float, reach: float, least: float) -> float:
-    """Return how far from its peak the integrand has fallen below exp(least), or a little more; `reach` is enough."""
-    near, enough = 0.0, 4.0 * _least_deviation(kind, power, v)
+def _distance_to_fall(kind: int, power: float, mu: float, v: float, peak: float, reach: float, least: float) -> float:
+    """Distance from its peak, of at most `reach`, at which the integrand has fallen below exp(least)."""
+    near, enough = 0.0, 4.0 * _min_deviation(kind, power, v)
     for _ in range(600):  # halvings of any number in floating point
         if not abs(reach - near) > enough:
             break
@@ -97,20 +97,20 @@ def _fallen(kind: int, power: float, mu: float, v: float, peak: float, reach: fl
 
 
 @compiled
-def _range(kind: int, flip: float, power: float, mu: float, v: float) -> tuple[float, float, float, float]:
-    """Where to integrate: left and right end, the highest peak, and the log of the integrand there, about."""
+def _integration_limits(kind: int, flip: float, power: float, mu: float, v: float) -> tuple[float, float, float, float]:
+    """Left and right end of the integral, its highest peak, and the log of the integrand there, approximately."""
     s = math.sqrt(v)
-    peak = _clean_peak(kind, power, mu, v)
+    peak = _mode_of_clean_label(kind, power, mu, v)
     top = power * _log_p(kind, 0.0, peak) - 0.5 * (peak - mu) ** 2 / v
     floor = power * math.log(flip) if flip > 0.0 else -math.inf
     highest = max(top, floor)
     left, right = math.inf, -math.inf
     if top > highest - _DIGITS:
-        left = peak + _fallen(kind, power, mu, v, peak, -_REACH * s, highest - _DIGITS)
+        left = peak + _distance_to_fall(kind, power, mu, v, peak, -_REACH * s, highest - _DIGITS)
         # beside a peak that is far away, 0 is rounded off; but log p(x) < x, and < -x²/2 for the probit
         fallen = (_DIGITS - highest) / power
         left = max(left, -fallen if kind == LOGISTIC else -math.sqrt(2.0 * fallen))
-        right = peak + _fallen(kind, power, mu, v, peak, _REACH * s, highest - _DIGITS)
+        right = peak + _distance_to_fall(kind, power, mu, v, peak, _REACH * s, highest - _DIGITS)
     if floor > highest - _DIGITS:
         reach = s * math.sqrt(2.0 * (_DIGITS - highest + floor))
         left, right = min(left, mu - reach), max(right, mu + reach)
@@ -119,8 +119,8 @@ def _range(kind: int, flip: float, power: float, mu: float, v: float) -> tuple[f
 
 @compiled
 def _panel_end(kind: int, flip: float, power: float, mu: float, v: float, x: float) -> float:
-    """Right end of the panel that begins at x: where p is constant to all digits, only N sets its width."""
-    s, least = math.sqrt(v), _least_deviation(kind, power, v)
+    """Right end of the panel that begins at x; where p is constant to all digits, only N limits its width."""
+    s, least = math.sqrt(v), _min_deviation(kind, power, v)
     width = 1.5 + 0.5 * abs(x)
     if kind == LOGISTIC:
         if x < -_FAR:
@@ -134,24 +134,16 @@ def _panel_end(kind: int, flip: float, power: float, mu: float, v: float, x: flo
         width = min(width, math.pi / (1.0 - kink) + 0.5 * abs(x - kink))
         if x < kink - 2.0:
             return x + min(width, 3.0 * s)
-    return x + (min(width, 3.0 * least) if x < _ONE else 3.0 * s)
+    return x + (min(width, 3.0 * least) if x < _PROBIT_SATURATES else 3.0 * s)
 
 
 @compiled
 def _power_moments(
     kind: int, flip: float, power: float, mu: float, v: float
 ) -> tuple[float, float, float, float, float]:
-    """Moments of a label +1 behind a probit or a logistic function.
-
-    Returns
-    -------
-    log_z : float
-        log Ẑ, Ẑ = ∫ p^ω N.
-    shift, k2, k3, k4 : float
-        Mean of the tilted distribution p^ω N/Ẑ, less μ, and its further cumulants.
-    """
+    """Log Ẑ, Ẑ = ∫ p^ω N, of a label +1, the mean of p^ω N/Ẑ less μ, and its cumulants 2 to 4; not behind a step."""
     s = math.sqrt(v)
-    left, right, centre, highest = _range(kind, flip, power, mu, v)
+    left, right, centre, highest = _integration_limits(kind, flip, power, mu, v)
     zeroth, first, second, third, fourth = 0.0, 0.0, 0.0, 0.0, 0.0
     begin = left
     while begin < right:
@@ -206,11 +198,11 @@ def _probit_flip_slope(flip: float, power: float, mu: float, v: float, log_z: fl
 
 @compiled
 def tilted_power(kind: int, flip: float, power: float, y: float, mu: float, v: float) -> tuple[float, float, float]:
-    """Return log Ẑ, a and U of p(y | f)^power, 0 < power <= 1, under the cavity N(mu, v) (see `tilted`)."""
+    """Log Ẑ, a and U of p(y | f)^power, 0 < power <= 1, under the cavity N(mu, v) (see `tilted`)."""
     if power == 1.0:
         return tilted(kind, flip, y, mu, v)
     if kind == STEP:
-        log_c, flip = _step_power(flip, power)
+        log_c, flip = _flipped_step(flip, power)
         log_z, a, U = tilted(kind, flip, y, mu, v)
         return log_c + log_z, a, U
     log_z, shift, k2, _, _ = _power_moments(kind, flip, power, y * mu, v)
@@ -221,11 +213,11 @@ def tilted_power(kind: int, flip: float, power: float, y: float, mu: float, v: f
 def cumulants_power(
     kind: int, flip: float, power: float, y: float, mu: float, v: float
 ) -> tuple[float, float, float, float, float]:
-    """Return log Ẑ, the mean less mu, and cumulants 2 to 4 of the tilted distribution (see `cumulants`)."""
+    """Log Ẑ, the mean less mu, and cumulants 2 to 4 of the tilted distribution (see `cumulants`)."""
     if power == 1.0:
         return cumulants(kind, flip, y, mu, v)
     if kind == STEP:
-        log_c, flip = _step_power(flip, power)
+        log_c, flip = _flipped_step(flip, power)
         log_z, shift, k2, k3, k4 = cumulants(kind, flip, y, mu, v)
         return log_c + log_z, shift, k2, k3, k4
     log_z, shift, k2, k3, k4 = _power_moments(kind, flip, power, y * mu, v)
