@@ -42,13 +42,7 @@ def _solve_small(A: Array, b: Array) -> None:
 
 @compiled
 def anderson_weights(changes: Array, last: Array) -> Array:
-    """Weights c that minimise |last - Σ c_k changes_k|, by regularised normal equations.
-
-    Parameters
-    ----------
-    changes : ndarray of shape (k, m)
-    last : ndarray of shape (m,)
-    """
+    """Weights c that minimise |last - Σ c_k changes_k|, by regularised normal equations; `changes` is (k, m)."""
     k = changes.shape[0]
     gram, c, scale = np.empty((k, k)), np.empty(k), np.empty(k)
     for i in range(k):

@@ -42,7 +42,6 @@ class Posterior(Protocol):
     @property
     def start(self) -> Array:
         """A vector from which the next solution can start; it may be extrapolated along a path."""
-        ...
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean and variance at new inputs.
@@ -58,7 +57,6 @@ class Posterior(Protocol):
         -------
         mean, variance : ndarrays of shape (m,)
         """
-        ...
 
 
 @runtime_checkable
@@ -73,7 +71,6 @@ class SupportsLeaveOneOut(Protocol):
         mean : ndarray of shape (n,), (n, k) for k columns of targets, or (n, C) for C classes
         variance : ndarray of shape (n,), or (n, C, C), a covariance, for C classes
         """
-        ...
 
 
 @runtime_checkable
@@ -82,7 +79,6 @@ class SupportsLeaveGroupsOut(Protocol):
 
     def log_density_without(self, groups: Sequence[NDArray[np.intp]]) -> Array:
         """Log density of the targets of each group of rows given all others, of shape (len(groups),)."""
-        ...
 
 
 @runtime_checkable
@@ -90,21 +86,10 @@ class SupportsJointPrediction(Posterior, Protocol):
     """A posterior that predicts covariances between new inputs."""
 
     def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
-        """Latent mean and covariance at new inputs.
+        """Latent mean, of shape (m,) or (m, k), and covariance, (m, m), at new inputs.
 
-        Parameters
-        ----------
-        K_cross : ndarray of shape (n, m)
-            Prior covariance between the n training and m new inputs.
-        K_new : ndarray of shape (m, m)
-            Prior covariance of the new inputs.
-
-        Returns
-        -------
-        mean : ndarray of shape (m,) or (m, k)
-        covariance : ndarray of shape (m, m)
+        As `predict`, with the prior covariance of the new inputs, of shape (m, m), in the place of its diagonal.
         """
-        ...
 
 
 @runtime_checkable
@@ -125,7 +110,6 @@ class SupportsMoreRows(Protocol):
         noise : ndarray of shape (m,)
             Variances of their noise.
         """
-        ...
 
 
 @runtime_checkable
@@ -134,7 +118,6 @@ class SupportsWarmStart(Posterior, Protocol):
 
     def start_with(self, mean: Array, variance: Array) -> Array:
         """Where to start when rows with these latent predictions (`predict`) join."""
-        ...
 
 
 # -- providers -------------------------------------------------------------------------------------------------------
@@ -161,7 +144,6 @@ class EvidenceProvider(Protocol):
         self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
     ) -> Evidence:
         """Evidence of targets y under f ~ N(0, K)."""
-        ...
 
 
 @runtime_checkable
@@ -170,7 +152,6 @@ class SupportsWorkSpace(Protocol):
 
     def matrices(self, n_latents: int) -> int:
         """How many n x n arrays an evaluation with its gradient holds at its peak, at least, K and G among them."""
-        ...
 
 
 class Provider(ABC):
@@ -260,6 +241,8 @@ class SolverProvider(Provider):
 
     tol: float  # residual at which it stops
     max_iter: int  # factorisations before it gives up
+    criterion: ClassVar[str] = "decrement"  # name of the residual
+    remedy: ClassVar[str] = "raise max_iter, or keep the prior variance below 1e10"  # where it gives up
 
     def __post_init__(self) -> None:
         self._check_tolerance(self.tol)
@@ -274,3 +257,10 @@ class SolverProvider(Provider):
                 f"'start' of {type(self).__name__} must be a float64 array of shape ({size},); got {np.shape(start)}."
             )
         return start, True
+
+
+class SiteProvider(SolverProvider):
+    """Base class of the providers that solve for Gaussian sites."""
+
+    criterion = "residual"
+    remedy = "raise max_iter, keep the prior variance moderate, or add a White term to the kernel"

@@ -45,14 +45,8 @@ TINY = 1e-300
 def sensitivities(K: Array, state: Array) -> tuple[float, float, float]:
     """Leave c = -½ ∂ log|B|/∂f in state[SENSITIVITY], for 1 - B⁻¹_ii its bound K_ii W_i/(1 + K_ii W_i).
 
-    Returns
-    -------
-    size : float
-        |c|₁.
-    spread : float
-        Σ |c_i| √S_ii, with S_ii <= K_ii/(1 + K_ii W_i): a step of decrement 1 changes log|B| by that at most.
-    root_sum : float
-        Σ √W.
+    Returns |c|₁; Σ |c_i| √S_ii, with S_ii <= K_ii/(1 + K_ii W_i), by which a step of decrement 1 changes log|B| at
+    most; and Σ √W.
     """
     total, spread, root_sum = 0.0, 0.0, 0.0
     for i in range(state.shape[1]):

@@ -13,16 +13,7 @@ CONVERGED, NOT_POSITIVE_DEFINITE, NOT_CONVERGED = 0, 1, 2  # how a compiled solv
 GOING_ON = -1  # it has not ended yet
 
 
-def raise_for_status(
-    provider: SolverProvider,
-    status: int,
-    n_factor: int,
-    residual: float,
-    K: Array,
-    *,
-    what: str = "decrement",
-    remedy: str = "raise max_iter, or keep the prior variance below 1e10",
-) -> None:
+def raise_for_status(provider: SolverProvider, status: int, n_factor: int, residual: float, K: Array) -> None:
     """Turn the status of a compiled solver into a typed error."""
     name = type(provider).__name__
     if status == NOT_POSITIVE_DEFINITE:
@@ -32,21 +23,9 @@ def raise_for_status(
         )
     if status == NOT_CONVERGED:
         raise NotConverged(
-            f"{name}: {what} {residual:.1e} > tol {provider.tol:.1e} after {n_factor} factorisations; {remedy}."
+            f"{name}: {provider.criterion} {residual:.1e} > tol {provider.tol:.1e} after {n_factor} factorisations; "
+            f"{provider.remedy}."
         )
-
-
-def raise_for_sites(provider: SolverProvider, status: int, n_factor: int, residual: float, K: Array) -> None:
-    """Turn the status of a compiled solver of sites into a typed error."""
-    raise_for_status(
-        provider,
-        status,
-        n_factor,
-        residual,
-        K,
-        what="residual",
-        remedy="raise max_iter, keep the prior variance moderate, or add a White term to the kernel",
-    )
 
 
 def needs_factor(factor: Array | None, purpose: str) -> Array:

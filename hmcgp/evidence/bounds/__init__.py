@@ -1,7 +1,5 @@
 """Variational bounds on the evidence of the logistic likelihood."""
 
-from __future__ import annotations
-
 from hmcgp.evidence.bounds.providers import LowerBound, UpperBound
 
 __all__ = ["LowerBound", "UpperBound"]

@@ -26,6 +26,7 @@ import numpy as np
 
 from hmcgp.evidence import newton
 from hmcgp.evidence.laplace.mode_search import find_mode
+from hmcgp.evidence.rounding import ROUNDED_AWAY
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.terms import LOGISTIC
 from hmcgp.numerics.compiled import compiled
@@ -40,11 +41,9 @@ from hmcgp.numerics.lapack import (
 )
 from hmcgp.runtime.typing import Array
 
-_HALVINGS = 40
 _SMALLEST = 1e-9  # of z: w and q no longer depend on it
 _KEPT = 0.1  # of the distance to the boundary x = 4, by one step
 _LOCAL = 0.1  # a decrement below which A hardly changes from one iterate to the next
-_ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
 
 # The state of the lower bound is one array of shape (ROWS, n); its rows are
 NU, NOISE, CURVATURE, ROOT_CURVATURE = 0, 1, 2, 3  # the sites: ν, x = 1/w, w, √w,
@@ -150,14 +149,9 @@ def _hessian(state: Array, B_inverse: Array, A: Array) -> bool:
 @compiled
 def _newton(state: Array, A: Array) -> float:
     """Solve A δx = r by the factor at hand; returns the decrement √(½ r'δx)."""
-    n = state.shape[1]
-    for i in range(n):
-        state[STEP, i] = state[RESIDUAL, i]
+    newton.copy(state[RESIDUAL], state[STEP])
     cholesky_solve_inplace(A, state[STEP])
-    total = 0.0
-    for i in range(n):
-        total += state[RESIDUAL, i] * state[STEP, i]
-    return math.sqrt(0.5 * total)
+    return math.sqrt(0.5 * newton.dot(state[RESIDUAL], state[STEP]))
 
 
 @compiled
@@ -203,7 +197,7 @@ def _ascend(
     """Take the step, halved while log Z' falls by more than rounding; returns the status, n_factor and log Z'."""
     newton.copy(state[NOISE], state[OLD_NOISE])
     enough, length = value - _slack(K, state, value), 1.0
-    while n_factor < max_iter and length >= 0.5**_HALVINGS:
+    while n_factor < max_iter and length >= 0.5**newton.HALVINGS:
         _move(state, length)
         positive_definite, value = _evaluate(K, y, state, L)
         n_factor += 1
@@ -221,15 +215,7 @@ def _maximise(
 ) -> tuple[int, int, float, float, Array]:
     """Maximise log Z' over ν, leaving in L the lower triangle of B⁻¹ there.
 
-    Returns
-    -------
-    status, n_factor : int
-        How it ended, and factorisations of B.
-    residual : float
-        Newton's decrement.
-    log_z : float
-    state : ndarray of shape (ROWS, n)
-        The last iterate.
+    Returns the status, the number of factorisations of B, Newton's decrement, log Z' and the last iterate.
     """
     state, A = np.zeros((ROWS, y.shape[0])), np.empty_like(K)
     newton.copy(weights, state[WEIGHT])
@@ -242,7 +228,7 @@ def _maximise(
         inverse_from_cholesky_inplace(L)
         _gradient_in_x(state, L)
         target = max(tol, _rounding(K, state))
-        if not target <= _ROUNDED_AWAY:  # NaN fails too
+        if not target <= ROUNDED_AWAY:  # NaN fails too
             return NOT_CONVERGED, n_factor, target, value, state
         if decrement < _LOCAL:
             decrement = _newton(state, A)
@@ -261,15 +247,7 @@ def _maximise(
 def solve_lower(
     K: Array, y: Array, weights: Array, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
 ) -> tuple[int, int, float, float, Array, Array]:
-    """Greatest lower bound and, if asked for, its gradient.
-
-    Returns
-    -------
-    status, n_factor, residual, log_z, state
-        As by `_maximise`.
-    L : ndarray of shape (n, n)
-        G = ½(αα' - R) where the gradient was asked for, else the factor of B in the lower triangle.
-    """
+    """Greatest lower bound, as by `_maximise`, and G = ½(αα' - R) or, without the gradient, the factor of B."""
     n = K.shape[0]
     L = np.empty_like(K)
     status, n_factor, residual, log_z, state = _maximise(K, y, weights, start, warm, L, tol, max_iter)
@@ -292,18 +270,10 @@ def solve_upper(
 ) -> tuple[int, int, float, float, Array, Array, Array]:
     """Least upper bound and, if asked for, its gradient.
 
-    Returns
-    -------
-    status, n_factor : int
-    residual : float
-        Decrement of Newton's method at the mode.
-    log_z : float
-        -Σ ω H₂(μ) + ½ b'Kb: an upper bound at any μ, and the least one at the mode, where α = ω σ(-yf) y = ωμy.  Of α
-        and of this g(f), where K is 1e10, rounding spoils one or the other; α after one more step is right in both.
-    b, mean : ndarrays of shape (n,)
-        b = ωμy and Kb.
-    dK : ndarray of shape (n, n)
-        G = ½ bb'; work space where it was not asked for.
+    log Z'' = -Σ ω H₂(μ) + ½ b'Kb is an upper bound at any μ, and the least one at the mode, where α = ω σ(-yf) y = ωμy.
+    Of α and of this g(f), where K is 1e10, rounding spoils one or the other; α after one more step is right in both.
+    Returns the status, the number of factorisations, Newton's decrement at the mode, log Z'', b = ωμy, Kb, and
+    G = ½ bb', work space where it was not asked for.
     """
     n = K.shape[0]
     work = np.empty_like(K)

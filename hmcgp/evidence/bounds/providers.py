@@ -72,12 +72,7 @@ class LowerBoundPosterior:
         return np.concatenate([self.nu, np.sqrt(mean**2 + variance)])
 
     def cavity(self) -> tuple[Array, Array]:
-        """Leave-one-out mean and variance of every latent value, the other rows' ν as they are.
-
-        Returns
-        -------
-        mean, variance : ndarrays of shape (n,)
-        """
+        """Leave-one-out mean and variance of every latent value, the other rows' ν as they are."""
         return leave_out(self.f, self.alpha, self.nu**2 - self.f**2, self.root_w**2)  # ν² = S_ii + m² at the maximum
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
@@ -109,8 +104,7 @@ class LowerBound(SolverProvider):
     Parameters
     ----------
     tol : float, default=1e-10
-        Newton's decrement (the gradient's norm in the metric of the Hessian) at which the maximum is found.  Tight, so
-        that log density and gradient do not depend on the start, and a trajectory can be run backwards.
+        Newton's decrement at which the maximum is found (see `Laplace`).
     max_iter : int, default=200
         Factorisations before `NotConverged` is raised.
     """
@@ -125,9 +119,8 @@ class LowerBound(SolverProvider):
             K, y, likelihood.row_weights(len(y)), begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
-        posterior = LowerBoundPosterior(
-            state[core.MEAN], state[core.ALPHA], state[core.NU], state[core.ROOT_CURVATURE], None if gradient else L
-        )
+        f, alpha, nu, root_w = (state[row] for row in (core.MEAN, core.ALPHA, core.NU, core.ROOT_CURVATURE))
+        posterior = LowerBoundPosterior(f, alpha, nu, root_w, None if gradient else L)
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)
 
 

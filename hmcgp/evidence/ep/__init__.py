@@ -1,7 +1,5 @@
 """Expectation propagation and its relatives: sweeps, the double loop, mean field, several classes."""
 
-from __future__ import annotations
-
 from hmcgp.evidence.ep.binary import EP
 from hmcgp.evidence.ep.mean_field import TAP, NaiveMeanField
 from hmcgp.evidence.ep.multinomial import MultinomialEP

@@ -26,11 +26,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.evidence.base import Evidence, SolverProvider
+from hmcgp.evidence.base import Evidence, SiteProvider
 from hmcgp.evidence.ep import double_loop as double
 from hmcgp.evidence.ep import sweeps as core
 from hmcgp.evidence.ep.site_state import ALPHA, CAVITY_MEAN, CAVITY_PRECISION, MEAN, PRECISION
-from hmcgp.evidence.status import NOT_CONVERGED, needs_factor, raise_for_sites
+from hmcgp.evidence.status import NOT_CONVERGED, needs_factor, raise_for_status
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.typing import Array
@@ -75,14 +75,9 @@ class SitePosterior:
 
 
 def solve_sites(
-    provider: SolverProvider,
-    K: Array,
-    y: Array,
-    likelihood: Likelihood,
-    start: Array | None,
-    sequential: bool,
+    provider: SiteProvider, K: Array, y: Array, likelihood: Likelihood, start: Array | None, sequential: bool,
     gradient: bool,
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...]:  # fmt: skip
     """Solve for the sites by sweeps and, where flipped labels make these cycle, by a double loop."""
     (kind, flip), weights = likelihood.site(), likelihood.row_weights(len(y))
     begin, warm = provider.starting_point(start, y, 2 * len(y))
@@ -99,26 +94,19 @@ def count_both(failed: tuple[Any, ...], retried: tuple[Any, ...]) -> tuple[Any, 
 
 
 def site_evidence(
-    provider: SolverProvider, K: Array, y: Array, likelihood: Likelihood, solved: tuple[Any, ...], gradient: bool
+    provider: SiteProvider, K: Array, y: Array, likelihood: Likelihood, solved: tuple[Any, ...], gradient: bool
 ) -> Evidence:
     """Evidence from the result of a compiled solver of sites; raises NotConverged or NotPositiveDefinite on failure."""
     status, n_factor, residual, log_z, dflip, state, R = solved
-    raise_for_sites(provider, status, n_factor, residual, K)
-    posterior = SitePosterior(
-        state[MEAN],
-        state[ALPHA],
-        state[PRECISION],
-        state[CAVITY_MEAN],
-        1.0 / state[CAVITY_PRECISION],
-        y,
-        None if gradient else R,
-    )
+    raise_for_status(provider, status, n_factor, residual, K)
+    f, alpha, w, mu, tau = (state[row] for row in (MEAN, ALPHA, PRECISION, CAVITY_MEAN, CAVITY_PRECISION))
+    posterior = SitePosterior(f, alpha, w, mu, 1.0 / tau, y, None if gradient else R)
     dlik = np.array([dflip]) if isinstance(likelihood, LabelNoise) else np.empty(0)
     return Evidence(log_z, R if gradient else None, dlik, posterior, n_factor - 1, residual)
 
 
 @dataclass(frozen=True)
-class EP(SolverProvider):
+class EP(SiteProvider):
     """Expectation propagation: Gaussian sites that match the moments of the likelihoods.
 
     The most accurate of the Gaussian approximations, close to exact for the evidence and the probabilities of a

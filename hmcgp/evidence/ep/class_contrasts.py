@@ -63,12 +63,7 @@ def _prior_covariance(noise: float, own: int, j: int, own2: int, m: int, K_own: 
 def prior_of_contrasts(K: Array, y: Array, n_classes: int) -> Array:
     """Prior covariance of h, of shape (n (C - 1), n (C - 1)), in the lower triangle over zeros.
 
-    Parameters
-    ----------
-    K : ndarray of shape (k, n, n)
-        Of all classes, or of each; only lower triangles are read.
-    y : ndarray of shape (n,)
-    n_classes : int
+    K, of shape (k, n, n), holds lower triangles, one for all classes or one for each.
     """
     n, others, k = y.shape[0], n_classes - 1, K.shape[0]
     out = np.zeros((n * others, n * others))
@@ -164,14 +159,8 @@ def _add_class_covariances(A: Array, a: Array, root: Array, total: Array, F: Arr
 def posterior_of_contrasts(K: Array, y: Array, w: Array, work: Array, S: Array) -> tuple[bool, float]:
     """Fill S with the covariance of h under q, both triangles; returns success and log|I + cov(h, h) diag w|.
 
-    Parameters
-    ----------
-    K : ndarray of shape (k, n, n)
-    y : ndarray of shape (n,)
-    w : ndarray of shape (n (C - 1),)
-        Not negative.
-    work : ndarray of shape ((C + 1) n, n)
-        Overwritten by B_c⁻¹, both triangles, class after class, and M, the lower triangle.
+    No w may be negative.  `work`, of shape ((C + 1) n, n), is overwritten by B_c⁻¹, both triangles, class after class,
+    and M, the lower triangle.
     """
     n, k = y.shape[0], K.shape[0]
     n_classes = w.shape[0] // n + 1

@@ -53,51 +53,25 @@ SITE_NOISE = {LOGISTIC: 4.0, PROBIT: 1.0, STEP: 0.0}  # c
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExpectedLogDensity(Provider):
-    """F as a function of K and of the likelihood's parameters: a provider of evidence with q held fixed.
+    """F as a function of K and of the likelihood's parameters: a provider of evidence with q held fixed."""
 
-    Parameters
-    ----------
-    A : ndarray of shape (n, n)
-        E[gg'] under q.
-    r : float
-        Expected number of flipped labels.
-    offset : float
-        The constant of F.
-    posterior : SitePosterior
-        Of the E-step.
-    """
-
-    A: Array
-    r: float
-    offset: float
-    posterior: SitePosterior
+    A: Array  # (n, n) E[gg'] under q
+    r: float  # expected number of flipped labels
+    offset: float  # the constant of F
+    posterior: SitePosterior  # of the E-step
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit, LabelNoise)
 
     @classmethod
     def given(cls, K: Array, y: Array, likelihood: Likelihood, evidence: Evidence) -> Self:
-        """E-step: take the expectations under the posterior at K.
+        """E-step: take the expectations under the posterior of `EP` or `TAP` at K, whose evidence has its gradient.
 
-        Parameters
-        ----------
-        K : ndarray of shape (n, n)
-        y : ndarray of shape (n,)
-        likelihood : Logistic, Probit or LabelNoise
-            With numbers for parameters.
-        evidence : Evidence
-            Of `EP` or `TAP` at these, with its gradient.
-
-        Raises
-        ------
-        NotPositiveDefinite
-            Where C is singular to working precision: behind a step without a White term.
+        Raises `NotPositiveDefinite` where C is singular to working precision: behind a step without a White term.
         """
         assert evidence.dK is not None
         assert isinstance(evidence.posterior, SitePosterior)
         C = _with_noise(K, likelihood)
         A = C + 2.0 * C @ evidence.dK @ C
-        r = 0.0
-        if isinstance(likelihood, LabelNoise):
-            r = _expected_flips(y, likelihood, evidence)
+        r = _expected_flips(y, likelihood, evidence) if isinstance(likelihood, LabelNoise) else 0.0
         zero = cls(A, r, 0.0, evidence.posterior)
         return cls(A, r, evidence.log_z - zero(K, y, likelihood).log_z, evidence.posterior)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hmcgp.evidence.base import Evidence, SolverProvider
+from hmcgp.evidence.base import Evidence, SiteProvider
 from hmcgp.evidence.ep import naive_mean_field as core
 from hmcgp.evidence.ep.binary import count_both, site_evidence, solve_sites
 from hmcgp.evidence.status import NOT_CONVERGED
@@ -29,7 +29,7 @@ from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)
-class _MeanField(SolverProvider):
+class _MeanField(SiteProvider):
     """Base class of the TAP and the naive mean field."""
 
     tol: float = 1e-10

@@ -34,11 +34,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from hmcgp.evidence.base import Evidence, SolverProvider
+from hmcgp.evidence.base import Evidence, SiteProvider
 from hmcgp.evidence.ep import multinomial_sweeps as core
 from hmcgp.evidence.ep.site_state import ALPHA, MEAN, PRECISION
 from hmcgp.evidence.laplace.softmax import SoftmaxPosterior, covariance_stack
-from hmcgp.evidence.status import NOT_POSITIVE_DEFINITE, raise_for_sites
+from hmcgp.evidence.status import NOT_POSITIVE_DEFINITE, raise_for_status
 from hmcgp.likelihoods import Likelihood, MultinomialProbit
 from hmcgp.runtime.typing import Array
 
@@ -61,7 +61,7 @@ class MultinomialPosterior(SoftmaxPosterior):
 
 
 @dataclass(frozen=True)
-class MultinomialEP(SolverProvider):
+class MultinomialEP(SiteProvider):
     """Expectation propagation for several classes: a Gaussian site for every row and every class that it is not.
 
     Parameters
@@ -85,14 +85,13 @@ class MultinomialEP(SolverProvider):
         stack = covariance_stack(K, n_classes)
         begin, warm = self.starting_point(start, y, 2 * len(y) * (n_classes - 1))
         if not (np.einsum("kii->ki", stack) >= 0.0).all():  # NaN fails too
-            raise_for_sites(self, NOT_POSITIVE_DEFINITE, 0, np.inf, stack[0])
+            raise_for_status(self, NOT_POSITIVE_DEFINITE, 0, np.inf, stack[0])
         status, n_factor, residual, log_z, state, f, x, precision, A, M, dK = core.solve(
             stack, y, n_classes, begin, warm, self.tol, self.max_iter, gradient
         )
-        raise_for_sites(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
+        raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
         sites = np.concatenate([state[ALPHA] + state[PRECISION] * state[MEAN], state[PRECISION]])
         kept = (None, None, None) if gradient else (A, M, stack)
         posterior = MultinomialPosterior(f, x, precision, kept[0], kept[1], kept[2], sites)
-        return Evidence(
-            log_z, dK.reshape(K.shape) if gradient else None, np.empty(0), posterior, n_factor - 1, residual
-        )
+        G = dK.reshape(K.shape) if gradient else None
+        return Evidence(log_z, G, np.empty(0), posterior, n_factor - 1, residual)

@@ -63,19 +63,9 @@ def solve(
 ) -> tuple[int, int, float, float, Array, Array, Array, Array, Array, Array, Array]:
     """Sites by sweeps, from `start` if warm; posterior, log evidence and gradient.
 
-    Returns
-    -------
-    status, n_factor : int
-    residual, log_z : float
-    state : ndarray of shape (ROWS, n (C - 1))
-    f, x, precision : ndarrays of shape (C, n)
-        Posterior mean, K⁻¹f, and the a of `class_contrasts`.
-    A : ndarray of shape (C, n, n)
-        B_c⁻¹, in the lower triangles.
-    M : ndarray of shape (n, n)
-        In the lower triangle.
-    dK : ndarray of the shape of K
-        Gradient, or empty without it.
+    Returns status, factorisations, residual, log Z and `state`, of shape (ROWS, n (C - 1)); of shape (C, n), the mean
+    f, x = K⁻¹f and the a of `class_contrasts`; B_c⁻¹, of shape (C, n, n), and M in lower triangles; and the gradient,
+    empty where it was not asked for.
     """
     n = y.shape[0]
     n_sites = n * (n_classes - 1)

@@ -118,23 +118,17 @@ def _fill_column(K: Array, A: Array, w: Array, order: Array, i: int, S: Array) -
 
 @compiled
 def posterior_covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -> tuple[bool, float]:
-    """Fill S, both triangles, and leave A⁻¹ in the lower triangle of A.
+    """Fill S, both triangles, and leave A⁻¹ in the lower triangle of A; returns success and log|I + K diag w|.
 
-    Returns
-    -------
-    proper : bool
-        Whether K⁻¹ + diag w is positive definite; S and log_det are undefined otherwise.
-    log_det : float
-        log|I + K diag w|.
+    It fails where K⁻¹ + diag w is not positive definite.
     """
-    n = w.shape[0]
     n_positive = _order_by_sign(w, order)
     if not _signed_factor(K, w, order, n_positive, A):
         return False, np.inf
     log_det = log_determinant(A)
     inverse_from_signed_cholesky_inplace(A, n_positive)
     inverse_root = _fill_covariance(K, w, order, n_positive, A, S)
-    for i in range(n):
+    for i in range(w.shape[0]):
         if inverse_root[i] == 0.0:
             _fill_column(K, A, w, order, order[i], S)
     return math.isfinite(log_det), log_det
@@ -143,13 +137,11 @@ def posterior_covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -
 @compiled
 def pseudo_target_precision(w: Array, order: Array, A: Array, R: Array) -> None:
     """Fill R = ρA⁻¹ρ, both triangles, from A⁻¹ in the lower triangle of A."""
-    n = w.shape[0]
-    for i in range(n):
-        root = math.sqrt(abs(w[order[i]]))
+    for i in range(w.shape[0]):
+        a, root = order[i], math.sqrt(abs(w[order[i]]))
         for j in range(i + 1):
-            value = root * A[i, j] * math.sqrt(abs(w[order[j]]))
-            R[order[i], order[j]] = value
-            R[order[j], order[i]] = value
+            b = order[j]
+            R[a, b] = R[b, a] = root * A[i, j] * math.sqrt(abs(w[b]))
 
 
 @compiled

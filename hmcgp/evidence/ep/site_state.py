@@ -91,16 +91,9 @@ def evaluate(
 ) -> tuple[float, float, bool]:
     """Update mean, cavities, moments and residual, S being the covariance of q.
 
-    The mean follows from (η, w) where `from_sites` is true; else x is given, and η follows from (x, w).
-
-    Returns
-    -------
-    residual : float
-        Infinite where a cavity is improper.
-    rounding : float
-        Residual that rounding in m = Kx and in S may make.
-    good : bool
-        Whether every cavity is proper.
+    The mean follows from (η, w) where `from_sites` is true; else x is given, and η follows from (x, w).  Returns the
+    residual, infinite where a cavity is improper; the residual that rounding in m = Kx and in S may make; and whether
+    every cavity is proper.
     """
     n = y.shape[0]
     if from_sites:

@@ -1,7 +1,4 @@
-"""Compiled expectation propagation by sweeps: solution, log evidence and derivatives in one call.
-
-Symbols as in `hmcgp.evidence.ep.site_state`.
-"""
+"""Compiled expectation propagation by sweeps: solution, log evidence and derivatives (symbols as in `site_state`)."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ from hmcgp.evidence.ep.site_state import cold_start, new_state, warm_start
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED
 from hmcgp.numerics.compiled import compiled
 from hmcgp.runtime.typing import Array
-
-__all__ = ["solve", "sweep"]
 
 _MAX_NOISY_SWEEPS = 60  # after which label noise is left to `hmcgp.evidence.ep.double_loop`
 
@@ -58,15 +53,8 @@ def solve(
 ) -> tuple[int, int, float, float, float, Array, Array]:  # fmt: skip
     """Sites by sweeps, their log evidence and its derivatives.
 
-    Returns
-    -------
-    status, n_factor : int
-    residual : float
-    log_z, dflip : float
-        Log evidence and its derivative in the flip rate, where the status is CONVERGED.
-    state : ndarray of shape (ROWS, n)
-    R : ndarray of shape (n, n)
-        G with the gradient, else R = (K + diag(w)⁻¹)⁻¹.
+    Returns status, factorisations and residual; log Z and its derivative in the flip rate, where the status is
+    CONVERGED; `state`; and G with the gradient, else R = (K + diag(w)⁻¹)⁻¹.
     """
     n = y.shape[0]
     state, order = new_state(weights), np.empty(n, dtype=np.int64)

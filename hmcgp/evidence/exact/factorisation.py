@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from hmcgp.evidence.newton import dot
+from hmcgp.evidence.rounding import LOST_NATS
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS, LOG_2PI
 from hmcgp.numerics.lapack import (
@@ -19,8 +21,7 @@ from hmcgp.numerics.lapack import (
 from hmcgp.runtime.typing import Array
 
 LOST = 1e3 * EPS  # pivots this far below the diagonal of C are made of rounding
-LOST_NATS = 0.1  # of log Z, by a bound on rounding that is some tens of times what rounding does,
-LOST_SHARE = 1e-6  # and this share of log Z on top: beyond, it is noise
+LOST_SHARE = 1e-6  # of log Z, which rounding may eat besides LOST_NATS: beyond, it is noise
 
 
 @compiled
@@ -90,16 +91,8 @@ def gradient_inplace(inverse: Array, alpha: Array) -> None:
 def solve(K: Array, y: Array, noise: Array, gradient: bool) -> tuple[bool, float, Array, Array]:
     """Log evidence and, if asked for, its gradient, in one call that lets go of the interpreter lock.
 
-    Returns
-    -------
-    known : bool
-        Whether C is positive definite, and log Z known to LOST_NATS + LOST_SHARE |log Z|, to working precision.  Where
-        not, the rest means nothing.
-    log_z : float
-    alpha : ndarray of shape (n,)
-        C⁻¹ y.
-    L : ndarray of shape (n, n)
-        G where the gradient was asked for, else the factor of C in the lower triangle.
+    Returns whether C is positive definite and log Z `is_known`, without which the rest means nothing; log Z; α = C⁻¹y;
+    and G with the gradient, else the factor of C in the lower triangle.
     """
     n = y.shape[0]
     L = np.empty_like(K)
@@ -107,10 +100,7 @@ def solve(K: Array, y: Array, noise: Array, gradient: bool) -> tuple[bool, float
     if not factor(K, noise, L):
         return False, -np.inf, alpha, L
     cholesky_solve_inplace(L, alpha)
-    fit = 0.0
-    for i in range(n):
-        fit += y[i] * alpha[i]
-    log_z = -0.5 * (fit + log_determinant(L) + n * LOG_2PI)
+    log_z = -0.5 * (dot(y, alpha) + log_determinant(L) + n * LOG_2PI)
     rounding = rounding_of_fit(K, noise, alpha.reshape(n, 1)) + _rounding_of_determinant(K, noise, L)
     if not is_known(log_z, rounding):
         return False, log_z, alpha, L
@@ -143,11 +133,7 @@ def solve_columns(K: Array, Y: Array, noise: Array, gradient: bool) -> tuple[boo
         return False, -np.inf, alpha, L
     triangular_solve_inplace(L, alpha, False)
     triangular_solve_inplace(L, alpha, True)
-    fit = 0.0
-    for i in range(n):
-        for a in range(k):
-            fit += Y[i, a] * alpha[i, a]
-    log_z = -0.5 * (fit + k * (log_determinant(L) + n * LOG_2PI))
+    log_z = -0.5 * (dot(Y.reshape(-1), alpha.reshape(-1)) + k * (log_determinant(L) + n * LOG_2PI))
     rounding = rounding_of_fit(K, noise, alpha) + k * _rounding_of_determinant(K, noise, L)
     if not is_known(log_z, rounding):
         return False, log_z, alpha, L

@@ -42,11 +42,6 @@ class ExactPosterior:
         """Leave-one-out mean and variance of every latent value, exactly: v = 1/(C⁻¹)_ii - s_i, μ = f - vα.
 
         A new observation in its place has the variance of the noise on top.
-
-        Returns
-        -------
-        mean, variance : ndarrays of shape (n,)
-            The mean is of shape (n, k) for k columns of targets.
         """
         L_inverse = self._inverse_factor()
         v = np.maximum(1.0 / np.einsum("ij,ij->j", L_inverse, L_inverse) - self.noise, 0.0)

@@ -54,17 +54,7 @@ class WeightedExactPosterior(WeightedPosterior):
 
 
 def weighted_evidence(provider: Provider, K: Array, y: Array, likelihood: NoisyNumbers, *, gradient: bool) -> Evidence:
-    """Evidence of rows with weights, by a provider that knows of none.
-
-    Parameters
-    ----------
-    provider : Provider
-    K : ndarray of shape (n, n)
-    y : ndarray of shape (n,), or (n, k) for columns that share K, the noise and the weights
-    likelihood : NoisyNumbers
-        With weights.
-    gradient : bool
-    """
+    """Evidence of rows with weights, by a provider that knows of none; columns of y share the weights, too."""
     weights, noise = likelihood.row_weights(len(y)), likelihood.row_noise(len(y))
     root = np.sqrt(weights)
     both = np.outer(root, root)  # symmetric to the last bit

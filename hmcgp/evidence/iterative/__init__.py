@@ -1,7 +1,5 @@
 """The evidence of Gaussian noise without a factorisation: an estimate."""
 
-from __future__ import annotations
-
 from hmcgp.evidence.iterative.provider import Iterative
 
 __all__ = ["Iterative"]

@@ -26,12 +26,7 @@ class Solved(NamedTuple):
 def conjugate_gradients(
     K: Array, preconditioner: Preconditioner, B: Array, tol: float, max_products: int, *, keep: bool = False
 ) -> Solved:
-    """Solve (K + diag noise) x = b for each row of B, of shape (m, n), all with the same products with K.
-
-    Raises
-    ------
-    NotConverged, NotPositiveDefinite
-    """
+    """Solve (K + diag noise) x = b for each row of B, of shape (m, n), all with the same products with K."""
     noise = preconditioner.noise
     X, r = np.zeros_like(B), B.copy()
     s = preconditioner.solve(r)

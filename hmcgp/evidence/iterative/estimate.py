@@ -39,11 +39,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hmcgp.errors import InvalidInput, NotPositiveDefinite
+from hmcgp.errors import NotPositiveDefinite
 from hmcgp.evidence.exact.factorisation import LOST, columns_gradient_inplace, is_known, rounding_of_fit
 from hmcgp.evidence.iterative.conjugate_gradients import Solved, conjugate_gradients
 from hmcgp.evidence.iterative.lanczos import Probes, Spectrum, gradient
 from hmcgp.evidence.iterative.preconditioner import Preconditioner, precondition
+from hmcgp.evidence.status import needs_factor
 from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.runtime.typing import Array
 
@@ -101,19 +102,14 @@ class IterativePosterior:
         return K_cross.T @ self.alpha, K_new - 0.5 * (explained + explained.T)
 
     def _solve(self, K_cross: Array) -> Solved:
-        if self.K is None or self.P is None:
-            raise InvalidInput("This posterior was computed with its gradient; ask for gradient=False to predict.")
+        K = needs_factor(self.K, "to predict")
+        assert self.P is not None  # kept where K is
         B = np.ascontiguousarray(K_cross.T)
-        return conjugate_gradients(self.K, self.P, B, self.settings.tol, self.settings.max_products)
+        return conjugate_gradients(K, self.P, B, self.settings.tol, self.settings.max_products)
 
 
 def solve(K: Array, y: Array, noise: Array, settings: Settings, *, with_gradient: bool) -> Solution:
-    """Evidence of targets y under N(0, K + diag noise); K is read in full.
-
-    Raises
-    ------
-    NotPositiveDefinite, NotConverged
-    """
+    """Evidence of targets y under N(0, K + diag noise); K is read in full."""
     n, largest = len(y), np.max(np.diag(K))
     if not noise.min() > LOST * largest:
         raise NotPositiveDefinite(

@@ -57,25 +57,10 @@ class Spectrum(NamedTuple):
 def gradient(
     P: Preconditioner, probes: Probes, spectrum: Spectrum, basis: Array, scale: Array, precision: float
 ) -> tuple[Array, Array]:
-    """Derivatives of log|P| + n mean φ in K and in the noise.
+    """Derivatives of log|P| + n mean φ in K, of which the lower triangle is an estimate of C⁻¹, and in the noise.
 
-    Parameters
-    ----------
-    P : Preconditioner
-    probes : Probes
-    spectrum : Spectrum
-    basis : ndarray of shape (m, J, n)
-        U of every probe.
-    scale : ndarray of shape (m,)
-        z'P⁻¹z.
-    precision : float
-        Relative size below which directions of ∂φ/∂C are left out.
-
-    Returns
-    -------
-    dK : ndarray of shape (n, n)
-        Its lower triangle: an estimate of C⁻¹.
-    dnoise : ndarray of shape (n,)
+    `basis`, of shape (m, J, n), holds U of every probe, and `scale` its z'P⁻¹z; directions of ∂φ/∂C of a relative size
+    below `precision` are left out.
     """
     m, J, n = basis.shape
     weight = n / m

@@ -74,13 +74,7 @@ class Preconditioner(NamedTuple):
 
 
 def precondition(K: Array, noise: Array, pivots: NDArray[np.intp]) -> Preconditioner:
-    """Model of K + diag noise by the rows `pivots` of K.
-
-    Raises
-    ------
-    NotPositiveDefinite
-        Where these rows are not those of a finite covariance matrix.
-    """
+    """Model of K + diag noise by the rows `pivots` of K, which must be those of a finite covariance matrix."""
     W = K[pivots]  # (k, n), a copy
     L = np.ascontiguousarray(W[:, pivots])
     L[np.diag_indices_from(L)] += _JITTER * np.mean(np.diag(L))

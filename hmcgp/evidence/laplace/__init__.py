@@ -1,7 +1,5 @@
 """Laplace's approximation: a Gaussian at the mode of the latent values."""
 
-from __future__ import annotations
-
 from hmcgp.evidence.laplace.binary import Laplace, LaplacePosterior
 from hmcgp.evidence.laplace.softmax import SoftmaxLaplace
 

@@ -52,12 +52,7 @@ class LaplacePosterior:
         return np.concatenate([self.f, mean])
 
     def cavity(self) -> tuple[Array, Array]:
-        """Leave-one-out mean and variance of every latent value, by linear response: 1/v = 1/S_ii - W_i, μ = f - v g.
-
-        Returns
-        -------
-        mean, variance : ndarrays of shape (n,)
-        """
+        """Leave-one-out mean and variance of the latent values, by linear response: 1/v = 1/S_ii - W_i, μ = f - v g."""
         lower = np.tril(needs_factor(self.K, "for cavities"))
         K = lower + np.tril(lower, -1).T
         return leave_out(self.f, self.alpha, self.predict(K, np.diag(K))[1], self.root_w**2)
@@ -86,23 +81,11 @@ class Laplace(SolverProvider):
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         begin, warm = self.starting_point(start, y, len(y))
+        weights = likelihood.row_weights(len(y))
         status, n_factor, residual, log_z, state, L = core.solve(
-            K,
-            y,
-            likelihood.row_weights(len(y)),
-            likelihood.kind,
-            begin,
-            warm,
-            self.tol,
-            self.max_iter,
-            gradient,
+            K, y, weights, likelihood.kind, begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
-        posterior = LaplacePosterior(
-            state[newton.LATENT],
-            state[newton.ALPHA],
-            state[newton.ROOT_CURVATURE],
-            None if gradient else L,
-            None if gradient else K,
-        )
+        f, alpha, root_w = (state[row] for row in (newton.LATENT, newton.ALPHA, newton.ROOT_CURVATURE))
+        posterior = LaplacePosterior(f, alpha, root_w, *((None, None) if gradient else (L, K)))
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

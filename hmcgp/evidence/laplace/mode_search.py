@@ -205,13 +205,9 @@ def _judge(
 ) -> tuple[int, float]:
     """Whether a fresh factor shows this iterate to be the mode, `before` being the decrement at the last one.
 
-    Returns
-    -------
-    verdict : int
-        CONVERGED; NOT_CONVERGED where rounding eats the answer; _APART where f is not Kα, which is left in
-        state[TRIAL_LATENT]; or GOING_ON, the direction being at hand.
-    decrement : float
-        Newton's, or a bound on it; where rounding eats the answer, what rounding makes of it.
+    Returns CONVERGED; NOT_CONVERGED where rounding eats the answer; _APART where f is not Kα, which is left in
+    state[TRIAL_LATENT]; or GOING_ON, the direction being at hand.  Then Newton's decrement, or a bound on it; where
+    rounding eats the answer, what rounding makes of it.
     """
     target, decrement = _tolerance(tol, scale, state), _bound(state)
     solved = not decrement <= target
@@ -247,15 +243,8 @@ def find_mode(
     decrement from falling.  Then f = Kα, of which both sides were only added to, is made true again where they have
     come apart, and the answer is held against what rounding can do to it.
 
-    Returns
-    -------
-    status, n_factor : int
-    residual : float
-        Newton's decrement at the mode, or a bound on it; where the answer drowns in rounding, the decrement of that.
-    log_z : float
-        Log evidence, where the status is CONVERGED.
-    state : ndarray of shape (ROWS, n)
-        The iterate at the mode.
+    Returns status, factorisations and Newton's decrement, or a bound on it (where the answer drowns in rounding, the
+    decrement of that); log Z, where the status is CONVERGED; and the iterate at the mode.
     """
     n = y.shape[0]
     state = np.zeros((ROWS, n))
@@ -317,14 +306,8 @@ def solve(
 ) -> tuple[int, int, float, float, Array, Array]:
     """Mode, log evidence and, if asked for, its gradient: `find_mode`, then `_gradient_inplace`.
 
-    One call, so that a thread lets go of the interpreter lock once per evaluation.
-
-    Returns
-    -------
-    status, n_factor, residual, log_z, state
-        As by `find_mode`.
-    L : ndarray of shape (n, n)
-        G where the gradient was asked for, else the factor of B in the lower triangle.
+    One call, so that a thread lets go of the interpreter lock once per evaluation.  Returns as `find_mode`, and G
+    where the gradient was asked for, else the factor of B in the lower triangle.
     """
     L = np.empty_like(K)
     status, n_factor, residual, log_z, state = find_mode(K, y, weights, kind, start, warm, L, tol, max_iter)

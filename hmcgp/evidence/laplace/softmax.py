@@ -63,13 +63,7 @@ class SoftmaxPosterior:
         return self.f.ravel()
 
     def cavity(self) -> tuple[Array, Array]:
-        """Leave-one-out mean and covariance of the latents of every row, by linear response.
-
-        Returns
-        -------
-        mean : ndarray of shape (n, C)
-        covariance : ndarray of shape (n, C, C)
-        """
+        """Leave-one-out mean (n, C) and covariance (n, C, C) of the latents of every row, by linear response."""
         K = _symmetric(needs_factor(self.K, "for cavities"))
         _, S = self.predict(K, np.diagonal(K, axis1=1, axis2=2))
         V = np.linalg.solve(np.eye(S.shape[1]) - S @ self.site_precision(), S)  # (I - SW)⁻¹S = S(I - WS)⁻¹
@@ -83,20 +77,9 @@ class SoftmaxPosterior:
         return p[:, :, None] * np.eye(p.shape[1]) - outer / p.sum(axis=1)[:, None, None]
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
-        """Latent means and covariances at new inputs.
+        """Mean (m, C) and covariance (m, C, C) of the C latents at each of m new inputs (see `Posterior.predict`).
 
-        Parameters
-        ----------
-        K_cross : ndarray of shape (n, m) or (C, n, m)
-            Prior covariance between the n training and m new inputs, of all classes or of each.
-        k_diag : ndarray of shape (m,) or (C, m)
-            Prior variance at the new inputs.
-
-        Returns
-        -------
-        mean : ndarray of shape (m, C)
-        covariance : ndarray of shape (m, C, C)
-            Of the C latents at each new input.
+        K_cross, of shape (n, m) or (C, n, m), and k_diag, (m,) or (C, m), are of all classes or of each.
         """
         B_inverse, M = needs_factor(self.B_inverse, "to predict"), needs_factor(self.M, "to predict")
         n_classes, n = self.f.shape
@@ -118,8 +101,7 @@ class SoftmaxPosterior:
 
 def _symmetric(lower: Array) -> Array:
     """Matrices, along the last two axes, of which only the lower triangle is there."""
-    L = np.tril(lower)
-    return np.asarray(L + np.swapaxes(np.tril(L, -1), -1, -2))
+    return np.asarray(np.tril(lower) + np.swapaxes(np.tril(lower, -1), -1, -2))
 
 
 def covariance_stack(K: Array, n_classes: int) -> Array:
@@ -162,6 +144,5 @@ class SoftmaxLaplace(SolverProvider):
         f, alpha, pi = (state[row].reshape(n_classes, -1) for row in (LATENT, ALPHA, PROBABILITY))
         factors = (None, None, None) if gradient else (A, M, stack)
         posterior = SoftmaxPosterior(f, alpha, weights * pi, *factors)
-        return Evidence(
-            log_z, dK.reshape(K.shape) if gradient else None, np.empty(0), posterior, n_factor - 1, residual
-        )
+        G = dK.reshape(K.shape) if gradient else None
+        return Evidence(log_z, G, np.empty(0), posterior, n_factor - 1, residual)

@@ -187,12 +187,8 @@ def _steps(
     by the next set (`before`: the decrement at which the last one was made).  Where K is large, it still moves f; one
     that rounding does not excuse is no end while the step would change log|B|.
 
-    Returns
-    -------
-    status : int
-        CONVERGED if the first step was not even needed; NOT_CONVERGED where fresh factors led nowhere; else GOING_ON.
-    before, decrement, left, psi : float
-        `left`: change of log|B| by the next step, where the status is CONVERGED.
+    Returns the status, CONVERGED if the first step was not even needed, NOT_CONVERGED where fresh factors led nowhere,
+    else GOING_ON; `before`, the decrement, the change of log|B| by the next step, where CONVERGED, and Ψ.
     """
     memory, n_before, earlier, last = np.empty((3, _MEMORY, state.shape[1])), 0, np.inf, np.inf
     while True:
@@ -254,13 +250,7 @@ def find_mode(
 ) -> tuple[int, int, float, float]:
     """Find the mode (from `start` if warm, else from 0), and leave the factors in A and M, the iterate in `state`.
 
-    Returns
-    -------
-    status, n_factor : int
-    residual : float
-        Newton's decrement at the mode, or a bound on it.
-    log_z : float
-        Log evidence, where the status is CONVERGED.
+    Returns status, factorisations, Newton's decrement at the mode, or a bound on it, and log Z, where CONVERGED.
     """
     scale = _largest_variance(K)
     log_root = 0.0  # ½ Σ log ω, by which ½ log|I + WK| differs from what the factors give
@@ -269,15 +259,16 @@ def find_mode(
     if warm:
         copy(start, state[LATENT])
     psi, before, decrement = log_joint(y, state[ALPHA], state[LATENT], state), np.inf, np.inf
+    fresh = not warm  # a warm step leaves the f of the first factors
+    alike = fresh and K.shape[0] == 1
     for n_factor in range(1, max_iter + 1):
-        first = n_factor == 1
-        positive, half_log_det = _factor(K, A, M, state, first and not warm and K.shape[0] == 1)
+        positive, half_log_det = _factor(K, A, M, state, alike)
         if not positive:
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi
-        if warm and first:
+        if not fresh:
             psi = _warm_step(K, y, A, M, state)
-        fresh = not (warm and first)
         status, before, decrement, left, psi = _steps(K, y, A, M, state, psi, scale, tol, fresh, before)
+        fresh, alike = True, False
         if status == CONVERGED:
             status, decrement = _verify(K, scale, state, decrement, left)
         if status != GOING_ON:
@@ -292,18 +283,8 @@ def solve(
 ) -> tuple[int, int, float, float, Array, Array, Array, Array]:  # fmt: skip
     """Mode, log evidence and, if asked for, its gradient, in one call that lets go of the interpreter lock.
 
-    Returns
-    -------
-    status, n_factor, residual, log_z
-        As by `find_mode`.
-    state : ndarray of shape (ROWS, C n)
-        The iterate at the mode.
-    A : ndarray of shape (C, n, n)
-        B_c⁻¹, in the lower triangles.
-    M : ndarray of shape (n, n)
-        In the lower triangle.
-    dK : ndarray of the shape of K
-        With the gradient; else empty.
+    Returns as `find_mode`, the iterate, of shape (ROWS, C n), B_c⁻¹, (C, n, n), and M, in lower triangles, and the
+    gradient, empty where it was not asked for.
     """
     n = y.shape[0]
     state, A, M = np.zeros((ROWS, n_classes * n)), np.empty((n_classes, n, n)), np.empty((n, n))
