@@ -25,7 +25,7 @@ from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp.errors import InvalidInput
+from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.likelihoods import Classes, Likelihood
 from hmcgp.runtime.typing import Array
 
@@ -175,7 +175,8 @@ class Provider(ABC):
         likelihood : Likelihood
             One of `supports`, with a number for each of its parameters.
         start : ndarray, optional
-            `posterior.start` at nearby hyperparameters.
+            `posterior.start` at nearby hyperparameters.  It saves time and decides nothing: where the solver fails
+            from it, the solver is run again without it.
         gradient : bool, default=True
             With the gradient, its matrix takes the place of what `posterior.predict` needs.
 
@@ -195,7 +196,12 @@ class Provider(ABC):
         """
         self._check_covariance(K, likelihood)
         self._check_targets(y, likelihood, K.shape[-1])
-        return self._solve(K, y, likelihood, start, gradient)
+        if start is not None:
+            try:
+                return self._solve(K, y, likelihood, start, gradient)
+            except (NotConverged, NotPositiveDefinite):
+                pass  # a density that is -inf only for those who come from there is none
+        return self._solve(K, y, likelihood, None, gradient)
 
     @abstractmethod
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:

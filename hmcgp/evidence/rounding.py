@@ -36,7 +36,8 @@ from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
 
 ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
-NATS = 1e-6  # of log Z, by which an iterate may be wrong that is called the mode
+NATS = 1e-6  # of log Z, by which f ≠ Kα may make an iterate wrong that is called the mode
+LEFT_NATS = 1e-8  # of log|B|, which the step not taken would change
 LOST_NATS = 0.1  # of log Z, by a bound on rounding that is some tens of times what rounding does: beyond, it is noise
 TINY = 1e-300
 

@@ -25,7 +25,8 @@ WARM = {
     "extreme": 1e-6,
 }  # warm and cold agree so far, relative to the value, or to 1, or as rounding permits
 GRADIENT = 1e-3  # largest relative error of a directional derivative at a draw from the prior
-STEPS = (1e-3, 1e-4, 1e-2, 1e-5, 1e-6)  # of the differences: periods of far inputs want short ones
+STEPS = (1e-3, 1e-4, 1e-2, 1e-5, 1e-6)  # of the differences
+FINE_STEPS = (1e-8, 1e-10)  # tried last: inputs of 1e8 pass through many periods in 1e-6
 STEEP = 1e4  # slope beyond which the density is not smooth on the scale of the shortest step
 PAIRS = [
     (provider, likelihood)
@@ -240,7 +241,7 @@ def _differences(model: Model, u: Any, grad: Any, rng: np.random.Generator) -> s
     answer = answer._replace(grad=grad - model.log_prior(u)[1])
     if np.abs(answer.grad).max() > STEEP or _jumps(model, u, direction, answer):
         return ""
-    error = stress.gradient_error(model, u, direction, answer, STEPS)
+    error = stress.gradient_error(model, u, direction, answer, (*STEPS, *FINE_STEPS))
     scale = max(abs(float(answer.grad @ direction)), 1e-3 * abs(answer.log_z))
     if not error > GRADIENT or _roughness(model, u, direction) > GRADIENT * scale * STEPS[0]:
         return ""  # differences are rounding

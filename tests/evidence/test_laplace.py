@@ -182,6 +182,19 @@ def test_factor_and_gradient_share_memory():
         Laplace()(K, y, Logistic()).posterior.predict(K, np.diag(K))
 
 
+def test_every_start_leads_to_the_same_number_where_a_lonely_row_is_vast():
+    """Its W of 1e-5 makes log|B| sensitive to steps far below the tolerance on the decrement."""
+    y = np.array([-1.0, -1.0, 1.0, -1.0, -1.0])  # copies that contradict each other
+    K = np.full((5, 5), 9e4)
+    K[0], K[:, 0], K[0, 0] = 1.3e4, 1.3e4, 1.85e6
+    cold = Laplace()(K, y, Probit())
+    for scale in np.linspace(0.9, 1.1, 21):
+        near = K * scale
+        near[0, 0] *= scale
+        warm = Laplace()(K, y, Probit(), Laplace()(near, y, Probit()).posterior.f)
+        np.testing.assert_allclose(warm.log_z, cold.log_z, rtol=0.0, atol=3e-8)
+
+
 def test_warm_start_saves_factorisations():
     X, y, K = classification_problem(150, 4)
     start = Laplace()(K, y, Logistic()).posterior.start

@@ -79,6 +79,15 @@ def test_a_start_of_other_rows_is_refused(provider, likelihood):
             provider(K, y, likelihood, bad)
 
 
+@pytest.mark.parametrize(("provider", "likelihood"), PAIRS[:7])
+def test_a_start_that_leads_nowhere_is_forgotten(provider, likelihood):
+    """The density at a point must not depend on where the sampler came from."""
+    K, y = problem(likelihood)
+    cold = provider(K, y, likelihood)
+    warm = provider(K, y, likelihood, np.full_like(cold.posterior.start, np.nan))
+    np.testing.assert_allclose(warm.log_z, cold.log_z, rtol=1e-9)
+
+
 @pair
 @pytest.mark.parametrize("weighted", [False, True])
 def test_what_a_posterior_can_do(provider, likelihood, weighted):

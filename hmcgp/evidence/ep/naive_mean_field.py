@@ -35,15 +35,16 @@ from hmcgp.runtime.typing import Array
 
 
 @compiled
-def _rounding_of_log_z(K: Array, state: Array) -> float:
-    """Bound on the effect of rounding on log Z: entries of K are known to a relative eps, and |K_ij| <= √K_ii √K_jj.
+def _error_of_log_z(K: Array, state: Array, residual: float) -> float:
+    """Bound on the effect of rounding, and of a residual, on log Z.
 
+    Entries of K are known to a relative eps, and |K_ij| <= √K_ii √K_jj; the residual is in units of √K_ii.
     Labels that contradict each other leave large means of opposite signs, of which only the difference is determined.
     """
     total = 0.0
     for i in range(state.shape[1]):
         total += abs(state[ALPHA, i]) * math.sqrt(K[i, i])
-    return 0.5 * EPS * total * total
+    return (0.5 * EPS * total + residual) * total
 
 
 @compiled
@@ -72,7 +73,7 @@ def _iterate_naive(
             break
         rounding = 4.0 * EPS * math.sqrt(n * scale) * np.abs(state[ALPHA]).sum()  # norm of n errors of (Kx - Λx)/√v
         residual = mean_residual(state)
-        solved = residual <= max(tol, rounding)
+        solved = residual <= tol or 0.5 * last <= residual <= rounding
         if not solved:
             if not residual < last:
                 break  # no step leads down
@@ -82,7 +83,7 @@ def _iterate_naive(
             state[PRECISION, i] = state[MATCHED_PRECISION, i]
         if solved and n_factor < max_iter:
             proper, log_det = posterior_covariance(K, state[PRECISION], order, work, S)  # what predictions need
-            sound = proper and _rounding_of_log_z(K, state) <= LOST_NATS
+            sound = proper and _error_of_log_z(K, state, residual) <= LOST_NATS
             return (final_status(rounding) if sound else NOT_CONVERGED), n_factor + 1, residual, log_det
     return NOT_CONVERGED, n_factor, residual, np.inf
 

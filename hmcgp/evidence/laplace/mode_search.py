@@ -49,6 +49,7 @@ from hmcgp.evidence.newton import (
     slack,
 )
 from hmcgp.evidence.rounding import (
+    LEFT_NATS,
     LOST_NATS,
     NATS,
     ROUNDED_AWAY,
@@ -217,11 +218,11 @@ def _judge(
             return GOING_ON, decrement
     total, spread, root_sum = sensitivities(K, state)
     left = decrement * spread
-    if not (left <= NATS and decrement * math.sqrt(scale) <= _SHORT):
+    if not (left <= LEFT_NATS and decrement * math.sqrt(scale) <= _SHORT):
         if not solved:
             decrement = _direction(K, L, state)
         left = left_to_do(K, state)
-        if not (left <= NATS or decrement > 0.5 * before):
+        if not (left <= LEFT_NATS or decrement > 0.5 * before):
             return GOING_ON, decrement
     error, drift = EPS * scale * size(state[WEIGHT]), 0.0  # of δf = Kδα by eps |K||r|₁, in every step
     if not (error <= _SHORT and error * (0.5 * size(state[ALPHA]) + total) <= NATS):
