@@ -1,9 +1,10 @@
-"""Compiled parts that Newton iterations to a mode share: an iterate with its work space, steps, plain loops."""
+"""Compiled parts that Newton iterations to a mode share: steps, and plain loops."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from hmcgp.evidence import mode_rows as row
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import cholesky_inplace, cholesky_solve_inplace, symmetric_times
@@ -11,19 +12,6 @@ from hmcgp.runtime.typing import Array
 
 HALVINGS = 40
 _SAFE_ROOT_W = 1e-4
-
-# The state of an iteration is one array of shape (ROWS, n); its rows are
-ALPHA, LATENT = 0, 1  # α and f = Kα
-LOG_P, SLOPE, CURVATURE, THIRD_RATIO = 2, 3, 4, 5  # log p at f, g, W, and the third derivative divided by W
-ROOT_CURVATURE = 6  # √W of the factor at hand
-RESIDUAL, STEP_ALPHA, STEP_LATENT = 7, 8, 9  # gradient of Ψ, and the step
-TRIAL_ALPHA, TRIAL_LATENT = 10, 11  # where the step leads
-LAST_STEP_ALPHA, LAST_STEP_LATENT = 12, 13  # direction of the chord step before,
-MOVED_ALPHA, MOVED_LATENT = 14, 15  # and where it led
-WEIGHT = 16  # by which a row's log likelihood is multiplied, so that LOG_P, SLOPE and CURVATURE are of p^weight
-SENSITIVITY = 17  # -½ ∂ log|B|/∂f
-ROWS = 18
-# (a tuple of arrays would read better, and takes three times as long to compile)
 
 
 # Plain loops where numpy has an expression: its slices and reductions take long to compile.
@@ -96,14 +84,15 @@ def newton_step(K: Array, L: Array, root_w: Array, r: Array, dalpha: Array, df: 
 @compiled
 def slack(state: Array, psi: float, scale: float) -> float:
     """Bound on how far rounding, of α'Kα above all, may make Ψ fall."""
-    total = size(state[ALPHA])
+    total = size(state[row.ALPHA])
     return 1e-13 * abs(psi) + 4.0 * EPS * scale * total * total
 
 
 @compiled
 def attempt(state: Array, step: float) -> None:
     """Leave in the trial rows where a step of this length leads."""
-    for origin, direction, end in ((ALPHA, STEP_ALPHA, TRIAL_ALPHA), (LATENT, STEP_LATENT, TRIAL_LATENT)):
+    alpha, latent = (row.ALPHA, row.STEP_ALPHA, row.TRIAL_ALPHA), (row.LATENT, row.STEP_LATENT, row.TRIAL_LATENT)
+    for origin, direction, end in (alpha, latent):
         x, d, out = state[origin], state[direction], state[end]
         for i in range(state.shape[1]):
             out[i] = x[i] + step * d[i]
@@ -112,5 +101,5 @@ def attempt(state: Array, step: float) -> None:
 @compiled
 def accept(state: Array) -> None:
     """Move to the trial rows."""
-    copy(state[TRIAL_ALPHA], state[ALPHA])
-    copy(state[TRIAL_LATENT], state[LATENT])
+    copy(state[row.TRIAL_ALPHA], state[row.ALPHA])
+    copy(state[row.TRIAL_LATENT], state[row.LATENT])

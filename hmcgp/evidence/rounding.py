@@ -10,25 +10,8 @@ import math
 
 import numpy as np
 
-from hmcgp.evidence.newton import (
-    ALPHA,
-    CURVATURE,
-    LAST_STEP_ALPHA,
-    LAST_STEP_LATENT,
-    LATENT,
-    LOG_P,
-    ROOT_CURVATURE,
-    SENSITIVITY,
-    SLOPE,
-    STEP_ALPHA,
-    STEP_LATENT,
-    THIRD_RATIO,
-    TRIAL_ALPHA,
-    TRIAL_LATENT,
-    WEIGHT,
-    newton_step,
-    size,
-)
+from hmcgp.evidence import mode_rows as row
+from hmcgp.evidence.newton import newton_step, size
 from hmcgp.likelihoods.terms import LOGISTIC, likelihood_terms
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS
@@ -51,11 +34,11 @@ def sensitivities(K: Array, state: Array) -> tuple[float, float, float]:
     """
     total, spread, root_sum = 0.0, 0.0, 0.0
     for i in range(state.shape[1]):
-        ratio = K[i, i] * state[CURVATURE, i]
-        state[SENSITIVITY, i] = 0.5 * ratio / (1.0 + ratio) * state[THIRD_RATIO, i]
-        total += abs(state[SENSITIVITY, i])
-        spread += abs(state[SENSITIVITY, i]) * math.sqrt(K[i, i] / (1.0 + ratio))
-        root_sum += math.sqrt(state[CURVATURE, i])
+        ratio = K[i, i] * state[row.CURVATURE, i]
+        state[row.SENSITIVITY, i] = 0.5 * ratio / (1.0 + ratio) * state[row.THIRD_RATIO, i]
+        total += abs(state[row.SENSITIVITY, i])
+        spread += abs(state[row.SENSITIVITY, i]) * math.sqrt(K[i, i] / (1.0 + ratio))
+        root_sum += math.sqrt(state[row.CURVATURE, i])
     return total, spread, root_sum
 
 
@@ -67,8 +50,8 @@ def left_to_do(K: Array, state: Array) -> float:
     """
     total = 0.0
     for i in range(state.shape[1]):
-        change = abs(state[THIRD_RATIO, i] * state[STEP_LATENT, i])
-        ratio = min(K[i, i] * max(state[CURVATURE, i], TINY) * math.exp(min(change, 700.0)), 1e300)
+        change = abs(state[row.THIRD_RATIO, i] * state[row.STEP_LATENT, i])
+        ratio = min(K[i, i] * max(state[row.CURVATURE, i], TINY) * math.exp(min(change, 700.0)), 1e300)
         total += 0.5 * ratio / (1.0 + ratio) * change
     return total
 
@@ -76,11 +59,11 @@ def left_to_do(K: Array, state: Array) -> float:
 @compiled
 def drift_of_f(K: Array, state: Array) -> float:
     """Leave Kα in state[TRIAL_LATENT]; return the nats by which log Z changes if f is put to it."""
-    symmetric_times(K, state[ALPHA], state[TRIAL_LATENT])
+    symmetric_times(K, state[row.ALPHA], state[row.TRIAL_LATENT])
     total = 0.0
     for i in range(state.shape[1]):
-        state[STEP_LATENT, i] = state[TRIAL_LATENT, i] - state[LATENT, i]
-        total += 0.5 * abs(state[ALPHA, i] * state[STEP_LATENT, i])
+        state[row.STEP_LATENT, i] = state[row.TRIAL_LATENT, i] - state[row.LATENT, i]
+        total += 0.5 * abs(state[row.ALPHA, i] * state[row.STEP_LATENT, i])
     return total + left_to_do(K, state)
 
 
@@ -88,14 +71,14 @@ def drift_of_f(K: Array, state: Array) -> float:
 def _largest_weights(y: Array, kind: int, state: Array, error: float) -> float:
     """Σ W where every f is moved by up to `error` to make it largest: at f as it is, W may have underflowed."""
     for i in range(state.shape[1]):
-        f = state[LATENT, i]
-        # W of a logistic falls with |f|, that of a probit with yf
-        state[TRIAL_LATENT, i] = math.copysign(max(abs(f) - error, 0.0), f) if kind == LOGISTIC else f - y[i] * error
+        f = state[row.LATENT, i]
+        towards_0 = math.copysign(max(abs(f) - error, 0.0), f)  # W of a logistic falls with |f|, of a probit with yf
+        state[row.TRIAL_LATENT, i] = towards_0 if kind == LOGISTIC else f - y[i] * error
     likelihood_terms(
-        kind, y, state[TRIAL_LATENT], state[WEIGHT], state[LOG_P], state[LAST_STEP_ALPHA], state[LAST_STEP_LATENT],
-        state[TRIAL_ALPHA],
+        kind, y, state[row.TRIAL_LATENT], state[row.WEIGHT], state[row.LOG_P], state[row.LAST_STEP_ALPHA],
+        state[row.LAST_STEP_LATENT], state[row.TRIAL_ALPHA],
     )  # fmt: skip
-    return size(state[LAST_STEP_LATENT])
+    return size(state[row.LAST_STEP_LATENT])
 
 
 @compiled
@@ -111,19 +94,20 @@ def rounding_of_mode(K: Array, y: Array, kind: int, L: Array, state: Array, scal
     `implicit` is a bound on |u|₁; where it does not do, u is computed.
     """
     # equal at the mode; but the start, α = 0, may be the mode already
-    alpha = max(size(state[ALPHA]), size(state[SLOPE]))
+    alpha = max(size(state[row.ALPHA]), size(state[row.SLOPE]))
     error = EPS * scale * alpha
     if not error < np.inf:
         return np.inf
     trace = 0.0
     for i in range(state.shape[1]):
-        trace += state[CURVATURE, i] * K[i, i]
+        trace += state[row.CURVATURE, i] * K[i, i]
     nats = 0.5 * (error * alpha + EPS * trace)
     if nats + error * implicit > LOST_NATS:
-        newton_step(K, L, state[ROOT_CURVATURE], state[SENSITIVITY], state[STEP_ALPHA], state[STEP_LATENT])
-        implicit = size(state[STEP_ALPHA])
+        u = state[row.STEP_ALPHA]
+        newton_step(K, L, state[row.ROOT_CURVATURE], state[row.SENSITIVITY], u, state[row.STEP_LATENT])
+        implicit = size(u)
     nats += error * implicit
-    decrement = error * math.sqrt(size(state[WEIGHT]))  # W <= ω
+    decrement = error * math.sqrt(size(state[row.WEIGHT]))  # W <= ω
     if decrement > ROUNDED_AWAY:
         decrement = error * math.sqrt(_largest_weights(y, kind, state, error))
     return max(nats / LOST_NATS, decrement / ROUNDED_AWAY)

@@ -24,6 +24,7 @@ import math
 
 import numpy as np
 
+from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence import newton
 from hmcgp.evidence.laplace.mode_search import find_mode
 from hmcgp.evidence.rounding import ROUNDED_AWAY
@@ -281,11 +282,11 @@ def solve_upper(
     b, mean = np.empty(n), np.empty(n)
     r, step = np.empty(n), np.empty(n)
     for i in range(n):
-        r[i] = state[newton.SLOPE, i] - state[newton.ALPHA, i]
-    newton.newton_step(K, work, state[newton.ROOT_CURVATURE], r, step, mean)
+        r[i] = state[row.SLOPE, i] - state[row.ALPHA, i]
+    newton.newton_step(K, work, state[row.ROOT_CURVATURE], r, step, mean)
     log_z = 0.0
     for i in range(n):
-        mu = min(max(y[i] * (state[newton.ALPHA, i] + step[i]) / weights[i], 0.0), 1.0)  # rounding may leave it outside
+        mu = min(max(y[i] * (state[row.ALPHA, i] + step[i]) / weights[i], 0.0), 1.0)  # rounding may leave it outside
         b[i] = weights[i] * mu * y[i]
         if 0.0 < mu < 1.0:
             log_z += weights[i] * (mu * math.log(mu) + (1.0 - mu) * math.log1p(-mu))

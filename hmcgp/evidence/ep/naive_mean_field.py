@@ -6,25 +6,9 @@ import math
 
 import numpy as np
 
+from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.log_evidence import evidence_at_solution, flip_derivative
 from hmcgp.evidence.ep.site_algebra import posterior_covariance, pseudo_target_precision
-from hmcgp.evidence.ep.site_state import (
-    ALPHA,
-    CAVITY_MEAN,
-    CAVITY_PRECISION,
-    COPIES,
-    LOG_Z,
-    MATCHED_PRECISION,
-    MEAN,
-    PRECISION,
-    VARIANCE_RATIO,
-    cold_start,
-    final_status,
-    mean_from_sites,
-    new_state,
-    update_moments,
-    warm_start,
-)
 from hmcgp.evidence.ep.tap import iterate_tap, mean_residual, solve_means
 from hmcgp.evidence.rounding import LOST_NATS
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
@@ -43,7 +27,7 @@ def _error_of_log_z(K: Array, state: Array, residual: float) -> float:
     """
     total = 0.0
     for i in range(state.shape[1]):
-        total += abs(state[ALPHA, i]) * math.sqrt(K[i, i])
+        total += abs(state[site.ALPHA, i]) * math.sqrt(K[i, i])
     return (0.5 * EPS * total + residual) * total
 
 
@@ -56,22 +40,22 @@ def _iterate_naive(
     n = y.shape[0]
     residual, last, scale = np.inf, np.inf, 0.0
     for i in range(n):
-        state[CAVITY_PRECISION, i] = 1.0 / K[i, i]
+        state[site.CAVITY_PRECISION, i] = 1.0 / K[i, i]
         scale = max(scale, K[i, i])
     for n_factor in range(1, max_iter + 1):
-        proper, log_det = posterior_covariance(K, state[PRECISION], order, work, S)
+        proper, log_det = posterior_covariance(K, state[site.PRECISION], order, work, S)
         if not proper:
-            if state[PRECISION].min() >= 0.0:
+            if state[site.PRECISION].min() >= 0.0:
                 return NOT_POSITIVE_DEFINITE, n_factor, residual, log_det
-            for i in range(n):
-                state[PRECISION, i] = max(state[PRECISION, i], 0.0)  # another direction, which the line search judges
-            posterior_covariance(K, state[PRECISION], order, work, S)
+            for i in range(n):  # another direction, which the line search judges
+                state[site.PRECISION, i] = max(state[site.PRECISION, i], 0.0)
+            posterior_covariance(K, state[site.PRECISION], order, work, S)
         if n_factor == 1:
-            mean_from_sites(S, state)
-        symmetric_times(K, state[ALPHA], state[MEAN])
-        if not update_moments(kind, flip, y, state, state[CAVITY_PRECISION]):
+            site.mean_from_sites(S, state)
+        symmetric_times(K, state[site.ALPHA], state[site.MEAN])
+        if not site.update_moments(kind, flip, y, state, state[site.CAVITY_PRECISION]):
             break
-        rounding = 4.0 * EPS * math.sqrt(n * scale) * np.abs(state[ALPHA]).sum()  # norm of n errors of (Kx - Λx)/√v
+        rounding = 4.0 * EPS * math.sqrt(n * scale) * np.abs(state[site.ALPHA]).sum()  # norm of errors of (Kx - Λx)/√v
         residual = mean_residual(state)
         solved = residual <= tol or 0.5 * last <= residual <= rounding
         if not solved:
@@ -80,11 +64,11 @@ def _iterate_naive(
             last = residual
             solve_means(y, kind, flip, S, state, 0.1 * min(residual, 1.0) * residual)
         for i in range(n):
-            state[PRECISION, i] = state[MATCHED_PRECISION, i]
+            state[site.PRECISION, i] = state[site.MATCHED_PRECISION, i]
         if solved and n_factor < max_iter:
-            proper, log_det = posterior_covariance(K, state[PRECISION], order, work, S)  # what predictions need
+            proper, log_det = posterior_covariance(K, state[site.PRECISION], order, work, S)  # what predictions need
             sound = proper and _error_of_log_z(K, state, residual) <= LOST_NATS
-            return (final_status(rounding) if sound else NOT_CONVERGED), n_factor + 1, residual, log_det
+            return (site.final_status(rounding) if sound else NOT_CONVERGED), n_factor + 1, residual, log_det
     return NOT_CONVERGED, n_factor, residual, np.inf
 
 
@@ -93,7 +77,7 @@ def _naive_evidence(state: Array) -> float:
     """Log Z = Σ k_i log Z₀ - ½ Σ x_i γ_i."""
     log_z = 0.0
     for i in range(state.shape[1]):
-        log_z += state[COPIES, i] * state[LOG_Z, i] - 0.5 * state[ALPHA, i] * state[CAVITY_MEAN, i]
+        log_z += state[site.COPIES, i] * state[site.LOG_Z, i] - 0.5 * state[site.ALPHA, i] * state[site.CAVITY_MEAN, i]
     return log_z
 
 
@@ -101,8 +85,8 @@ def _naive_evidence(state: Array) -> float:
 def _leave_rows_out(state: Array, S: Array) -> None:
     """Set the cavities to leave-one-out predictions, 1/v_i = 1/S_ii - w_i, in which the other rows respond."""
     for i in range(state.shape[1]):
-        state[CAVITY_PRECISION, i] = 1.0 / S[i, i] - state[PRECISION, i]
-        state[CAVITY_MEAN, i] = state[MEAN, i] - state[ALPHA, i] / state[CAVITY_PRECISION, i]
+        state[site.CAVITY_PRECISION, i] = 1.0 / S[i, i] - state[site.PRECISION, i]
+        state[site.CAVITY_MEAN, i] = state[site.MEAN, i] - state[site.ALPHA, i] / state[site.CAVITY_PRECISION, i]
 
 
 @compiled
@@ -110,8 +94,8 @@ def _naive_gradient(K: Array, state: Array, G: Array) -> None:
     """Fill G = ½(xx' - diag kU), with U = (1 - D)/Λ."""
     for i in range(state.shape[1]):
         for j in range(state.shape[1]):
-            G[i, j] = 0.5 * state[ALPHA, i] * state[ALPHA, j]
-        G[i, i] -= 0.5 * state[COPIES, i] * (1.0 - state[VARIANCE_RATIO, i]) / K[i, i]
+            G[i, j] = 0.5 * state[site.ALPHA, i] * state[site.ALPHA, j]
+        G[i, i] -= 0.5 * state[site.COPIES, i] * (1.0 - state[site.VARIANCE_RATIO, i]) / K[i, i]
 
 
 @compiled
@@ -121,16 +105,16 @@ def solve(
 ) -> tuple[int, int, float, float, float, Array, Array]:  # fmt: skip
     """Solve the mean-field equations; arguments and returns as of `sweeps.solve`."""
     n = y.shape[0]
-    state, order = new_state(weights), np.empty(n, dtype=np.int64)
+    state, order = site.new_state(weights), np.empty(n, dtype=np.int64)
     work, S = np.empty_like(K), np.empty_like(K)
     status, n_factor, residual, log_det = NOT_CONVERGED, 0, np.inf, np.inf
     for attempt in range(2):
         from_start = warm and attempt == 0
         if from_start:
-            if not warm_start(start, flip == 0.0, state):
+            if not site.warm_start(start, flip == 0.0, state):
                 continue
         else:
-            cold_start(K, y, kind, flip, state)
+            site.cold_start(K, y, kind, flip, state)
         if naive:
             status, used, residual, log_det = _iterate_naive(K, y, kind, flip, tol, max_iter, work, S, state, order)
         else:
@@ -148,5 +132,5 @@ def solve(
     if gradient:
         _naive_gradient(K, state, S)
     else:
-        pseudo_target_precision(state[PRECISION], order, work, S)
+        pseudo_target_precision(state[site.PRECISION], order, work, S)
     return status, n_factor, residual, log_z, dflip, state, S

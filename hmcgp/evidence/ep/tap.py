@@ -11,25 +11,8 @@ import math
 
 import numpy as np
 
+from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
-from hmcgp.evidence.ep.site_state import (
-    ALPHA,
-    CAVITY_PRECISION,
-    ETA,
-    KEPT_ALPHA,
-    KEPT_MEAN,
-    KEPT_PRECISION,
-    MATCHED_PRECISION,
-    MEAN,
-    MEAN_STEP,
-    PRECISION,
-    RESIDUAL,
-    SLOPE,
-    VARIANCE_RATIO,
-    evaluate,
-    final_status,
-    update_moments,
-)
 from hmcgp.evidence.status import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.lapack import symmetric_times
@@ -45,8 +28,8 @@ def mean_residual(state: Array) -> float:
     """√Σ (a - x)² v; infinite where a moment failed."""
     total = 0.0
     for i in range(state.shape[1]):
-        difference = state[SLOPE, i] - state[ALPHA, i]
-        total += difference**2 / state[CAVITY_PRECISION, i] + 0.0 * state[MATCHED_PRECISION, i]
+        difference = state[site.SLOPE, i] - state[site.ALPHA, i]
+        total += difference**2 / state[site.CAVITY_PRECISION, i] + 0.0 * state[site.MATCHED_PRECISION, i]
     return np.inf if math.isnan(total) else math.sqrt(total)
 
 
@@ -58,23 +41,23 @@ def _newton_step(y: Array, kind: int, flip: float, S: Array, state: Array, resid
     """
     n = y.shape[0]
     for i in range(n):
-        state[RESIDUAL, i] = (state[SLOPE, i] - state[ALPHA, i]) / state[VARIANCE_RATIO, i]
-        state[KEPT_ALPHA, i], state[KEPT_MEAN, i] = state[ALPHA, i], state[MEAN, i]
-    symmetric_times(S, state[RESIDUAL], state[MEAN_STEP])
+        state[site.RESIDUAL, i] = (state[site.SLOPE, i] - state[site.ALPHA, i]) / state[site.VARIANCE_RATIO, i]
+        state[site.KEPT_ALPHA, i], state[site.KEPT_MEAN, i] = state[site.ALPHA, i], state[site.MEAN, i]
+    symmetric_times(S, state[site.RESIDUAL], state[site.MEAN_STEP])
     step = 1.0
     for _ in range(_MAX_HALVINGS):
         for i in range(n):
-            alpha_step = state[RESIDUAL, i] - state[PRECISION, i] * state[MEAN_STEP, i]
-            state[ALPHA, i] = state[KEPT_ALPHA, i] + step * alpha_step
-            state[MEAN, i] = state[KEPT_MEAN, i] + step * state[MEAN_STEP, i]
-        update_moments(kind, flip, y, state, state[CAVITY_PRECISION])
+            alpha_step = state[site.RESIDUAL, i] - state[site.PRECISION, i] * state[site.MEAN_STEP, i]
+            state[site.ALPHA, i] = state[site.KEPT_ALPHA, i] + step * alpha_step
+            state[site.MEAN, i] = state[site.KEPT_MEAN, i] + step * state[site.MEAN_STEP, i]
+        site.update_moments(kind, flip, y, state, state[site.CAVITY_PRECISION])
         now = mean_residual(state)
         if now < residual:
             return now
         step *= 0.5
     for i in range(n):
-        state[ALPHA, i], state[MEAN, i] = state[KEPT_ALPHA, i], state[KEPT_MEAN, i]
-    update_moments(kind, flip, y, state, state[CAVITY_PRECISION])
+        state[site.ALPHA, i], state[site.MEAN, i] = state[site.KEPT_ALPHA, i], state[site.KEPT_MEAN, i]
+    site.update_moments(kind, flip, y, state, state[site.CAVITY_PRECISION])
     return residual
 
 
@@ -93,17 +76,17 @@ def solve_means(y: Array, kind: int, flip: float, S: Array, state: Array, goal: 
 def _move_precisions(state: Array, damping: float) -> None:
     """Move the site precisions towards those that match the moments, and keep where they were."""
     for i in range(state.shape[1]):
-        state[KEPT_PRECISION, i] = state[PRECISION, i]
-        state[PRECISION, i] += damping * (state[MATCHED_PRECISION, i] - state[PRECISION, i])
+        state[site.KEPT_PRECISION, i] = state[site.PRECISION, i]
+        state[site.PRECISION, i] += damping * (state[site.MATCHED_PRECISION, i] - state[site.PRECISION, i])
 
 
 @compiled
 def _halve_step(state: Array, from_sites: bool) -> None:
     """Move the sites half of the way back to those last kept, or to none at the start."""
     for i in range(state.shape[1]):
-        w = 0.5 * (state[PRECISION, i] + state[KEPT_PRECISION, i])
-        state[PRECISION, i] = w
-        state[ETA, i] = state[ALPHA, i] + w * state[MEAN, i] if not from_sites else 0.5 * state[ETA, i]
+        w = 0.5 * (state[site.PRECISION, i] + state[site.KEPT_PRECISION, i])
+        state[site.PRECISION, i] = w
+        state[site.ETA, i] = 0.5 * state[site.ETA, i] if from_sites else state[site.ALPHA, i] + w * state[site.MEAN, i]
 
 
 @compiled
@@ -113,15 +96,15 @@ def iterate_tap(
 ) -> tuple[int, int, float, float]:  # fmt: skip
     """Solve for cavity variances and means in turn; returns status, factorisations, residual and log|I + K diag w|."""
     residual, best, damping, from_sites = np.inf, np.inf, 1.0, True
-    state[KEPT_PRECISION, :] = 0.0
+    state[site.KEPT_PRECISION, :] = 0.0
     for n_factor in range(1, max_iter + 1):
-        proper, log_det = posterior_covariance(K, state[PRECISION], order, work, S)
+        proper, log_det = posterior_covariance(K, state[site.PRECISION], order, work, S)
         good = False
         if proper:
-            residual, rounding, good = evaluate(K, y, kind, flip, S, state, from_sites)
+            residual, rounding, good = site.evaluate(K, y, kind, flip, S, state, from_sites)
             if good and residual <= max(tol, rounding):
-                return final_status(rounding), n_factor, residual, log_det
-        elif state[PRECISION].min() >= 0.0:
+                return site.final_status(rounding), n_factor, residual, log_det
+        elif state[site.PRECISION].min() >= 0.0:
             return NOT_POSITIVE_DEFINITE, n_factor, residual, log_det
         if not good:
             damping *= 0.5

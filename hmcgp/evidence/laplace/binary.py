@@ -24,7 +24,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hmcgp.evidence import newton
+from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import mode_search as core
 from hmcgp.evidence.status import leave_out, needs_factor, predict_by_factor, raise_for_status
@@ -86,6 +86,6 @@ class Laplace(SolverProvider):
             K, y, weights, likelihood.kind, begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
-        f, alpha, root_w = (state[row] for row in (newton.LATENT, newton.ALPHA, newton.ROOT_CURVATURE))
+        f, alpha, root_w = (state[i] for i in (row.LATENT, row.ALPHA, row.ROOT_CURVATURE))
         posterior = LaplacePosterior(f, alpha, root_w, *((None, None) if gradient else (L, K)))
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)

@@ -18,36 +18,8 @@ import math
 
 import numpy as np
 
-from hmcgp.evidence.newton import (
-    ALPHA,
-    CURVATURE,
-    HALVINGS,
-    LAST_STEP_ALPHA,
-    LAST_STEP_LATENT,
-    LATENT,
-    LOG_P,
-    MOVED_ALPHA,
-    MOVED_LATENT,
-    RESIDUAL,
-    ROOT_CURVATURE,
-    ROWS,
-    SLOPE,
-    STEP_ALPHA,
-    STEP_LATENT,
-    THIRD_RATIO,
-    TRIAL_ALPHA,
-    TRIAL_LATENT,
-    WEIGHT,
-    accept,
-    attempt,
-    copy,
-    dot,
-    factor_scaled,
-    fill,
-    newton_step,
-    size,
-    slack,
-)
+from hmcgp.evidence import mode_rows as row
+from hmcgp.evidence.newton import HALVINGS, accept, attempt, copy, dot, factor_scaled, fill, newton_step, size, slack
 from hmcgp.evidence.rounding import (
     LEFT_NATS,
     LOST_NATS,
@@ -80,7 +52,7 @@ _SHORT = 1e-3  # a step of f over which W hardly changes
 def _psi(y: Array, kind: int, alpha: Array, f: Array, state: Array) -> float:
     """Ψ at (alpha, f), leaving the likelihood's terms there in `state`."""
     log_p = likelihood_terms(
-        kind, y, f, state[WEIGHT], state[LOG_P], state[SLOPE], state[CURVATURE], state[THIRD_RATIO]
+        kind, y, f, state[row.WEIGHT], state[row.LOG_P], state[row.SLOPE], state[row.CURVATURE], state[row.THIRD_RATIO]
     )
     return log_p - 0.5 * dot(alpha, f)
 
@@ -89,17 +61,17 @@ def _psi(y: Array, kind: int, alpha: Array, f: Array, state: Array) -> float:
 def _factor(K: Array, state: Array, L: Array) -> bool:
     """Leave the lower Cholesky factor of B = I + √W K √W, at the current W, in L; False where there is none."""
     for i in range(K.shape[0]):
-        state[ROOT_CURVATURE, i] = math.sqrt(state[CURVATURE, i])
-    return factor_scaled(K, state[ROOT_CURVATURE], L)
+        state[row.ROOT_CURVATURE, i] = math.sqrt(state[row.CURVATURE, i])
+    return factor_scaled(K, state[row.ROOT_CURVATURE], L)
 
 
 @compiled
 def _direction(K: Array, L: Array, state: Array) -> float:
     """Newton direction at the current iterate; returns the decrement."""
     for i in range(state.shape[1]):
-        state[RESIDUAL, i] = state[SLOPE, i] - state[ALPHA, i]
-    newton_step(K, L, state[ROOT_CURVATURE], state[RESIDUAL], state[STEP_ALPHA], state[STEP_LATENT])
-    return math.sqrt(max(dot(state[RESIDUAL], state[STEP_LATENT]), 0.0))
+        state[row.RESIDUAL, i] = state[row.SLOPE, i] - state[row.ALPHA, i]
+    newton_step(K, L, state[row.ROOT_CURVATURE], state[row.RESIDUAL], state[row.STEP_ALPHA], state[row.STEP_LATENT])
+    return math.sqrt(max(dot(state[row.RESIDUAL], state[row.STEP_LATENT]), 0.0))
 
 
 @compiled
@@ -109,18 +81,18 @@ def _ascend(y: Array, kind: int, state: Array, psi: float, scale: float, halving
     step = 1.0
     for _ in range(halvings + 1):
         attempt(state, step)
-        psi_try = _psi(y, kind, state[TRIAL_ALPHA], state[TRIAL_LATENT], state)
+        psi_try = _psi(y, kind, state[row.TRIAL_ALPHA], state[row.TRIAL_LATENT], state)
         if psi_try >= least:
             accept(state)
             return True, psi_try
         step *= 0.5
-    return False, _psi(y, kind, state[ALPHA], state[LATENT], state)
+    return False, _psi(y, kind, state[row.ALPHA], state[row.LATENT], state)
 
 
 @compiled
 def _tolerance(tol: float, scale: float, state: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √ΣW."""
-    return max(tol, EPS * scale * size(state[ALPHA]) * math.sqrt(size(state[CURVATURE])))
+    return max(tol, EPS * scale * size(state[row.ALPHA]) * math.sqrt(size(state[row.CURVATURE])))
 
 
 @compiled
@@ -128,8 +100,8 @@ def _bound(state: Array) -> float:
     """√Σ r²/W, never below the decrement since (K⁻¹ + W)⁻¹ <= W⁻¹: convergence seen without solving for it."""
     total = 0.0
     for i in range(state.shape[1]):
-        r = state[SLOPE, i] - state[ALPHA, i]
-        total += r * r / state[CURVATURE, i]  # inf or NaN where w underflows: then the decrement itself decides
+        r = state[row.SLOPE, i] - state[row.ALPHA, i]
+        total += r * r / state[row.CURVATURE, i]  # inf or NaN where w underflows: then the decrement itself decides
     return math.sqrt(total)
 
 
@@ -141,13 +113,14 @@ def accelerate(state: Array, first: bool) -> None:
     """
     product, square = 0.0, 0.0
     for i in range(state.shape[1]):
-        change = state[STEP_LATENT, i] - state[LAST_STEP_LATENT, i]
-        product += state[STEP_LATENT, i] * change
+        change = state[row.STEP_LATENT, i] - state[row.LAST_STEP_LATENT, i]
+        product += state[row.STEP_LATENT, i] * change
         square += change * change
     theta = 0.0 if first or square == 0.0 else product / square
-    alpha, latent = (STEP_ALPHA, LAST_STEP_ALPHA, MOVED_ALPHA), (STEP_LATENT, LAST_STEP_LATENT, MOVED_LATENT)
-    for row, last_row, moved_row in (alpha, latent):
-        step, last, moved = state[row], state[last_row], state[moved_row]
+    alpha = row.STEP_ALPHA, row.LAST_STEP_ALPHA, row.MOVED_ALPHA
+    latent = row.STEP_LATENT, row.LAST_STEP_LATENT, row.MOVED_LATENT
+    for step_row, last_row, moved_row in (alpha, latent):
+        step, last, moved = state[step_row], state[last_row], state[moved_row]
         for i in range(state.shape[1]):
             better = step[i] - theta * (moved[i] + step[i] - last[i])
             last[i], step[i], moved[i] = step[i], better, better
@@ -185,19 +158,19 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, state: Array) -> float:
     the iterate is put to 0.
     """
     for i in range(state.shape[1]):
-        state[RESIDUAL, i] = state[CURVATURE, i] * state[LATENT, i] + state[SLOPE, i]
-    newton_step(K, L, state[ROOT_CURVATURE], state[RESIDUAL], state[ALPHA], state[LATENT])
-    psi = _psi(y, kind, state[ALPHA], state[LATENT], state)
-    fill(state[TRIAL_LATENT], 0.0)
+        state[row.RESIDUAL, i] = state[row.CURVATURE, i] * state[row.LATENT, i] + state[row.SLOPE, i]
+    newton_step(K, L, state[row.ROOT_CURVATURE], state[row.RESIDUAL], state[row.ALPHA], state[row.LATENT])
+    psi = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state)
+    fill(state[row.TRIAL_LATENT], 0.0)
     at_zero = likelihood_terms(
-        kind, y, state[TRIAL_LATENT], state[WEIGHT], state[LOG_P], state[STEP_ALPHA], state[STEP_LATENT],
-        state[TRIAL_ALPHA],
+        kind, y, state[row.TRIAL_LATENT], state[row.WEIGHT], state[row.LOG_P], state[row.STEP_ALPHA],
+        state[row.STEP_LATENT], state[row.TRIAL_ALPHA],
     )  # fmt: skip
     if psi >= at_zero:
         return psi
-    fill(state[ALPHA], 0.0)
-    fill(state[LATENT], 0.0)
-    return _psi(y, kind, state[ALPHA], state[LATENT], state)
+    fill(state[row.ALPHA], 0.0)
+    fill(state[row.LATENT], 0.0)
+    return _psi(y, kind, state[row.ALPHA], state[row.LATENT], state)
 
 
 @compiled
@@ -224,8 +197,8 @@ def _judge(
         left = left_to_do(K, state)
         if not (left <= LEFT_NATS or decrement > 0.5 * before):
             return GOING_ON, decrement
-    error, drift = EPS * scale * size(state[WEIGHT]), 0.0  # of δf = Kδα by eps |K||r|₁, in every step
-    if not (error <= _SHORT and error * (0.5 * size(state[ALPHA]) + total) <= NATS):
+    error, drift = EPS * scale * size(state[row.WEIGHT]), 0.0  # of δf = Kδα by eps |K||r|₁, in every step
+    if not (error <= _SHORT and error * (0.5 * size(state[row.ALPHA]) + total) <= NATS):
         drift = drift_of_f(K, state)
         if drift > NATS and repairs < _REPAIRS:
             return _APART, decrement
@@ -248,14 +221,14 @@ def find_mode(
     decrement of that); log Z, where the status is CONVERGED; and the iterate at the mode.
     """
     n = y.shape[0]
-    state = np.zeros((ROWS, n))
+    state = np.zeros((row.ROWS, n))
     scale = 0.0  # largest prior variance
     for i in range(n):
         scale = max(scale, K[i, i])
-    copy(weights, state[WEIGHT])
+    copy(weights, state[row.WEIGHT])
     if warm:
-        copy(start, state[LATENT])
-    psi, decrement, before, repairs = _psi(y, kind, state[ALPHA], state[LATENT], state), np.inf, np.inf, 0
+        copy(start, state[row.LATENT])
+    psi, decrement, before, repairs = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, np.inf, 0
     for n_factor in range(1, max_iter + 1):
         if not _factor(K, state, L):
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, state
@@ -268,8 +241,8 @@ def find_mode(
             if verdict == NOT_CONVERGED:
                 return NOT_CONVERGED, n_factor, decrement, psi, state
             if verdict == _APART:
-                copy(state[TRIAL_LATENT], state[LATENT])
-                psi, before, repairs = _psi(y, kind, state[ALPHA], state[LATENT], state), np.inf, repairs + 1
+                copy(state[row.TRIAL_LATENT], state[row.LATENT])
+                psi, before, repairs = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, repairs + 1
                 continue
             before = decrement
             moved, psi = _ascend(y, kind, state, psi, scale, HALVINGS)
@@ -283,12 +256,12 @@ def find_mode(
 def _gradient_inplace(K: Array, L: Array, state: Array) -> None:
     """Overwrite the factor L by G = ½(αα' - R + ug' + gu'), where α = g at the mode."""
     n = K.shape[0]
-    g, root_w = state[SLOPE], state[ROOT_CURVATURE]
+    g, root_w = state[row.SLOPE], state[row.ROOT_CURVATURE]
     inverse_from_cholesky_inplace(L)  # B⁻¹
     c, t, u = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
         # c = ½ s d3 with s = (1 - B⁻¹_ii)/W_i: written so that W_i cancels, and may underflow
-        c[i] = 0.5 * (1.0 - L[i, i]) * state[THIRD_RATIO, i]
+        c[i] = 0.5 * (1.0 - L[i, i]) * state[row.THIRD_RATIO, i]
     symmetric_times(K, c, t)
     for i in range(n):
         t[i] *= root_w[i]

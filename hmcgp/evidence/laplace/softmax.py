@@ -37,10 +37,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from hmcgp.errors import InvalidInput
+from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import softmax_mode_search as core
-from hmcgp.evidence.laplace.softmax_algebra import PROBABILITY
-from hmcgp.evidence.newton import ALPHA, LATENT
 from hmcgp.evidence.status import CONVERGED, needs_factor, raise_for_status
 from hmcgp.likelihoods import Likelihood, Softmax
 from hmcgp.runtime.typing import Array
@@ -141,7 +140,7 @@ class SoftmaxLaplace(SolverProvider):
         )
         if status != CONVERGED:
             raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
-        f, alpha, pi = (state[row].reshape(n_classes, -1) for row in (LATENT, ALPHA, PROBABILITY))
+        f, alpha, pi = (state[i].reshape(n_classes, -1) for i in (row.LATENT, row.ALPHA, row.PROBABILITY))
         factors = (None, None, None) if gradient else (A, M, stack)
         posterior = SoftmaxPosterior(f, alpha, weights * pi, *factors)
         G = dK.reshape(K.shape) if gradient else None

@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence import newton
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.lapack import (
@@ -29,7 +30,6 @@ from hmcgp.numerics.lapack import (
 )
 from hmcgp.runtime.typing import Array
 
-PROBABILITY = 2  # row of the state: class probabilities at f
 _LEAST_ROOT = 1e-150  # of p, which underflows
 
 
@@ -120,13 +120,13 @@ def _couple(A: Array, M: Array, root: Array, weights: Array, V: Array, spread: A
 def gradient(K: Array, A: Array, M: Array, state: Array) -> Array:
     """G = ∂ log Z/∂K at the mode, one matrix per matrix in K.  Overwrites A above its diagonals."""
     n_classes, n = A.shape[0], A.shape[1]
-    root, pi = state[newton.ROOT_CURVATURE], state[PROBABILITY]
-    spread, s, u = state[newton.RESIDUAL], state[newton.TRIAL_LATENT], state[newton.STEP_LATENT]
+    root, pi = state[row.ROOT_CURVATURE], state[row.PROBABILITY]
+    spread, s, u = state[row.RESIDUAL], state[row.TRIAL_LATENT], state[row.STEP_LATENT]
     dK, V = np.zeros_like(K), np.empty_like(M)
     mirror_lower(M)
     for c in range(n_classes):
         part = slice(c * n, (c + 1) * n)
-        _couple(A[c], M, root[part], state[newton.WEIGHT, :n], V, spread[part])
+        _couple(A[c], M, root[part], state[row.WEIGHT, :n], V, spread[part])
         add_gram(0.5, V, dK[c % K.shape[0]])
     for i in range(n):
         # S_i is the covariance of the deviations above, and of independent parts of variance (1 - B_c⁻¹)_ii/ωπ_c
@@ -140,10 +140,10 @@ def gradient(K: Array, A: Array, M: Array, state: Array) -> Array:
             k = c * n + i
             own = 1.0 - A[c, i, i]
             s[k] = -0.5 * (spread[k] + own - pi[k] * total - 2.0 * pi[k] * (own - inner))
-    solve_newton(K, A, M, root, s, u, state[newton.TRIAL_ALPHA])
+    solve_newton(K, A, M, root, s, u, state[row.TRIAL_ALPHA])
     for c in range(n_classes):
         G_c, B = dK[c % K.shape[0]], A[c]
-        g, v, d = state[newton.SLOPE, c * n : (c + 1) * n], u[c * n : (c + 1) * n], root[c * n : (c + 1) * n]
+        g, v, d = state[row.SLOPE, c * n : (c + 1) * n], u[c * n : (c + 1) * n], root[c * n : (c + 1) * n]
         for i in range(n):
             v[i] += 0.5 * g[i]  # gg' + ug' + gu' = (u + ½g)g' + g(u + ½g)'
         for i in range(n):

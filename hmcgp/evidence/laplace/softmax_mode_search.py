@@ -16,36 +16,12 @@ import math
 
 import numpy as np
 
+from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.anderson import anderson_weights
-from hmcgp.evidence.laplace.softmax_algebra import PROBABILITY, factor, gradient, solve_newton
+from hmcgp.evidence.laplace.softmax_algebra import factor, gradient, solve_newton
 from hmcgp.evidence.laplace.softmax_rounding import left_to_do, rounding_of_mode
 from hmcgp.evidence.laplace.softmax_terms import log_joint
-from hmcgp.evidence.newton import (
-    ALPHA,
-    CURVATURE,
-    HALVINGS,
-    LAST_STEP_ALPHA,
-    LAST_STEP_LATENT,
-    LATENT,
-    MOVED_ALPHA,
-    MOVED_LATENT,
-    RESIDUAL,
-    ROOT_CURVATURE,
-    ROWS,
-    SLOPE,
-    STEP_ALPHA,
-    STEP_LATENT,
-    TRIAL_ALPHA,
-    TRIAL_LATENT,
-    WEIGHT,
-    accept,
-    attempt,
-    copy,
-    dot,
-    fill,
-    size,
-    slack,
-)
+from hmcgp.evidence.newton import HALVINGS, accept, attempt, copy, dot, fill, size, slack
 from hmcgp.evidence.rounding import LOST_NATS, NATS, ROUNDED_AWAY
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
@@ -63,18 +39,18 @@ def _ascend(y: Array, state: Array, psi: float, scale: float, halvings: int) -> 
     step = 1.0
     for _ in range(halvings + 1):
         attempt(state, step)
-        psi_try = log_joint(y, state[TRIAL_ALPHA], state[TRIAL_LATENT], state)
+        psi_try = log_joint(y, state[row.TRIAL_ALPHA], state[row.TRIAL_LATENT], state)
         if psi_try >= least:
             accept(state)
             return step, psi_try
         step *= 0.5
-    return 0.0, log_joint(y, state[ALPHA], state[LATENT], state)
+    return 0.0, log_joint(y, state[row.ALPHA], state[row.LATENT], state)
 
 
 @compiled
 def _tolerance(tol: float, scale: float, state: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √(2 tr W), since W <= 2 diag W."""
-    return max(tol, EPS * scale * size(state[ALPHA]) * math.sqrt(2.0 * size(state[CURVATURE])))
+    return max(tol, EPS * scale * size(state[row.ALPHA]) * math.sqrt(2.0 * size(state[row.CURVATURE])))
 
 
 @compiled
@@ -82,9 +58,9 @@ def _gradient(state: Array) -> float:
     """Leave r = g - α in a; returns √Σ r²/ωπ, never below Newton's decrement."""
     total = 0.0
     for k in range(state.shape[1]):
-        state[RESIDUAL, k] = state[SLOPE, k] - state[ALPHA, k]
+        state[row.RESIDUAL, k] = state[row.SLOPE, k] - state[row.ALPHA, k]
         # inf or NaN where π underflows: then the decrement itself decides
-        total += state[RESIDUAL, k] * state[RESIDUAL, k] / (state[WEIGHT, k] * state[PROBABILITY, k])
+        total += state[row.RESIDUAL, k] * state[row.RESIDUAL, k] / (state[row.WEIGHT, k] * state[row.PROBABILITY, k])
     return math.sqrt(total)
 
 
@@ -99,16 +75,17 @@ def _warm_step(K: Array, y: Array, A: Array, M: Array, state: Array) -> float:
     for i in range(n):
         mean = 0.0
         for k in range(i, state.shape[1], n):
-            mean += state[PROBABILITY, k] * state[LATENT, k]
+            mean += state[row.PROBABILITY, k] * state[row.LATENT, k]
         for k in range(i, state.shape[1], n):
-            state[RESIDUAL, k] = state[WEIGHT, k] * state[PROBABILITY, k] * (state[LATENT, k] - mean) + state[SLOPE, k]
-    solve_newton(K, A, M, state[ROOT_CURVATURE], state[RESIDUAL], state[ALPHA], state[LATENT])
-    psi = log_joint(y, state[ALPHA], state[LATENT], state)
-    if psi >= -size(state[WEIGHT, :n]) * math.log(state.shape[1] / n):  # Ψ(0)
+            p = state[row.WEIGHT, k] * state[row.PROBABILITY, k]
+            state[row.RESIDUAL, k] = p * (state[row.LATENT, k] - mean) + state[row.SLOPE, k]
+    solve_newton(K, A, M, state[row.ROOT_CURVATURE], state[row.RESIDUAL], state[row.ALPHA], state[row.LATENT])
+    psi = log_joint(y, state[row.ALPHA], state[row.LATENT], state)
+    if psi >= -size(state[row.WEIGHT, :n]) * math.log(state.shape[1] / n):  # Ψ(0)
         return psi
-    fill(state[ALPHA], 0.0)
-    fill(state[LATENT], 0.0)
-    return log_joint(y, state[ALPHA], state[LATENT], state)
+    fill(state[row.ALPHA], 0.0)
+    fill(state[row.LATENT], 0.0)
+    return log_joint(y, state[row.ALPHA], state[row.LATENT], state)
 
 
 @compiled
@@ -122,25 +99,25 @@ def _accelerate(state: Array, memory: Array, n_before: int) -> None:
         slot = (n_before - 1) % _MEMORY
         change, jump_alpha, jump_f = memory[0, slot], memory[1, slot], memory[2, slot]
         for k in range(state.shape[1]):
-            change[k] = state[STEP_LATENT, k] - state[LAST_STEP_LATENT, k]
-            jump_alpha[k] = state[MOVED_ALPHA, k] + state[STEP_ALPHA, k] - state[LAST_STEP_ALPHA, k]
-            jump_f[k] = state[MOVED_LATENT, k] + change[k]
-    copy(state[STEP_ALPHA], state[LAST_STEP_ALPHA])
-    copy(state[STEP_LATENT], state[LAST_STEP_LATENT])
-    c = anderson_weights(memory[0, : min(n_before, _MEMORY)], state[STEP_LATENT])
+            change[k] = state[row.STEP_LATENT, k] - state[row.LAST_STEP_LATENT, k]
+            jump_alpha[k] = state[row.MOVED_ALPHA, k] + state[row.STEP_ALPHA, k] - state[row.LAST_STEP_ALPHA, k]
+            jump_f[k] = state[row.MOVED_LATENT, k] + change[k]
+    copy(state[row.STEP_ALPHA], state[row.LAST_STEP_ALPHA])
+    copy(state[row.STEP_LATENT], state[row.LAST_STEP_LATENT])
+    c = anderson_weights(memory[0, : min(n_before, _MEMORY)], state[row.STEP_LATENT])
     for j in range(c.shape[0]):
         for k in range(state.shape[1]):
-            state[STEP_ALPHA, k] -= c[j] * memory[1, j, k]
-            state[STEP_LATENT, k] -= c[j] * memory[2, j, k]
-    copy(state[STEP_ALPHA], state[MOVED_ALPHA])
-    copy(state[STEP_LATENT], state[MOVED_LATENT])
+            state[row.STEP_ALPHA, k] -= c[j] * memory[1, j, k]
+            state[row.STEP_LATENT, k] -= c[j] * memory[2, j, k]
+    copy(state[row.STEP_ALPHA], state[row.MOVED_ALPHA])
+    copy(state[row.STEP_LATENT], state[row.MOVED_LATENT])
 
 
 @compiled
 def _newton_decrement(K: Array, A: Array, M: Array, state: Array) -> float:
     """Leave Newton's step for the residual at hand in `state`; returns its decrement √(r'δf)."""
-    solve_newton(K, A, M, state[ROOT_CURVATURE], state[RESIDUAL], state[STEP_ALPHA], state[STEP_LATENT])
-    square = dot(state[RESIDUAL], state[STEP_LATENT])
+    solve_newton(K, A, M, state[row.ROOT_CURVATURE], state[row.RESIDUAL], state[row.STEP_ALPHA], state[row.STEP_LATENT])
+    square = dot(state[row.RESIDUAL], state[row.STEP_LATENT])
     return math.sqrt(square) if square >= 0.0 else np.inf  # only rounding makes it negative
 
 
@@ -195,7 +172,7 @@ def _steps(
         target = _tolerance(tol, scale, state)
         decrement = _gradient(state)
         if decrement <= tol:
-            fill(state[STEP_LATENT], 0.0)
+            fill(state[row.STEP_LATENT], 0.0)
             left = left_to_do(K, state, decrement)
             if left <= NATS:
                 return CONVERGED if fresh else GOING_ON, before, decrement, left, psi
@@ -233,8 +210,8 @@ def _largest_variance(K: Array) -> float:
 def _factor(K: Array, A: Array, M: Array, state: Array, alike: bool) -> tuple[bool, float]:
     """Factors at the current π (see `softmax_algebra.factor`)."""
     for k in range(state.shape[1]):
-        state[RESIDUAL, k] = state[WEIGHT, k] * state[PROBABILITY, k]
-    return factor(K, state[RESIDUAL], state[ROOT_CURVATURE], A, M, alike)
+        state[row.RESIDUAL, k] = state[row.WEIGHT, k] * state[row.PROBABILITY, k]
+    return factor(K, state[row.RESIDUAL], state[row.ROOT_CURVATURE], A, M, alike)
 
 
 @compiled
@@ -255,10 +232,10 @@ def find_mode(
     scale = _largest_variance(K)
     log_root = 0.0  # ½ Σ log ω, by which ½ log|I + WK| differs from what the factors give
     for i in range(y.shape[0]):
-        log_root += 0.5 * math.log(state[WEIGHT, i])
+        log_root += 0.5 * math.log(state[row.WEIGHT, i])
     if warm:
-        copy(start, state[LATENT])
-    psi, before, decrement = log_joint(y, state[ALPHA], state[LATENT], state), np.inf, np.inf
+        copy(start, state[row.LATENT])
+    psi, before, decrement = log_joint(y, state[row.ALPHA], state[row.LATENT], state), np.inf, np.inf
     fresh = not warm  # a warm step leaves the f of the first factors
     alike = fresh and K.shape[0] == 1
     for n_factor in range(1, max_iter + 1):
@@ -287,9 +264,9 @@ def solve(
     gradient, empty where it was not asked for.
     """
     n = y.shape[0]
-    state, A, M = np.zeros((ROWS, n_classes * n)), np.empty((n_classes, n, n)), np.empty((n, n))
+    state, A, M = np.zeros((row.ROWS, n_classes * n)), np.empty((n_classes, n, n)), np.empty((n, n))
     for c in range(n_classes):
-        copy(weights, state[WEIGHT, c * n : (c + 1) * n])
+        copy(weights, state[row.WEIGHT, c * n : (c + 1) * n])
     status, n_factor, residual, log_z = find_mode(K, y, start, warm, A, M, state, tol, max_iter)
     dK = gradient(K, A, M, state) if with_gradient and status == CONVERGED else np.empty((0, 0, 0))
     return status, n_factor, residual, log_z, state, A, M, dK

@@ -9,7 +9,8 @@ import math
 
 import numpy as np
 
-from hmcgp.evidence.newton import ALPHA, CURVATURE, SLOPE, STEP_LATENT, WEIGHT, size
+from hmcgp.evidence import mode_rows as row
+from hmcgp.evidence.newton import size
 from hmcgp.evidence.rounding import LOST_NATS, ROUNDED_AWAY, TINY
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS
@@ -24,7 +25,7 @@ def rounding_of_mode(K: Array, scale: float, state: Array) -> float:
     error e of every f changes log π(1 - π) by 2e at most, and from what may have underflowed to ¼ at most.
     """
     # equal at the mode; but the start, α = 0, may be the mode already
-    alpha = max(size(state[ALPHA]), size(state[SLOPE]))
+    alpha = max(size(state[row.ALPHA]), size(state[row.SLOPE]))
     error = EPS * scale * alpha
     if not error < np.inf:
         return np.inf
@@ -32,8 +33,8 @@ def rounding_of_mode(K: Array, scale: float, state: Array) -> float:
     weights, trace = 0.0, 0.0
     for k in range(state.shape[1]):
         i = k % n
-        weights += min(0.25 * state[WEIGHT, k], max(state[CURVATURE, k], TINY) * growth)
-        trace += state[CURVATURE, k] * K[min(k // n, K.shape[0] - 1), i, i]
+        weights += min(0.25 * state[row.WEIGHT, k], max(state[row.CURVATURE, k], TINY) * growth)
+        trace += state[row.CURVATURE, k] * K[min(k // n, K.shape[0] - 1), i, i]
     nats = 0.5 * (error * alpha + EPS * trace)
     return max(nats / LOST_NATS, error * math.sqrt(2.0 * weights) / ROUNDED_AWAY)
 
@@ -50,10 +51,10 @@ def left_to_do(K: Array, state: Array, decrement: float) -> float:
         least, most = np.inf, -np.inf
         for k in range(i, state.shape[1], n):
             reach = decrement * math.sqrt(K[min(k // n, K.shape[0] - 1), i, i])
-            least, most = min(least, state[STEP_LATENT, k] - reach), max(most, state[STEP_LATENT, k] + reach)
+            least, most = min(least, state[row.STEP_LATENT, k] - reach), max(most, state[row.STEP_LATENT, k] + reach)
         growth = math.exp(min(2.0 * (most - least), 700.0))
         for k in range(i, state.shape[1], n):
-            weight = min(0.25 * state[WEIGHT, k], max(state[CURVATURE, k], TINY) * growth)
+            weight = min(0.25 * state[row.WEIGHT, k], max(state[row.CURVATURE, k], TINY) * growth)
             ratio = min(K[min(k // n, K.shape[0] - 1), i, i] * weight, 1e300)
             total += ratio / (1.0 + ratio) * (most - least)
     return total

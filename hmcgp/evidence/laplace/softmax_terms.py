@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp.evidence.laplace.softmax_algebra import PROBABILITY
-from hmcgp.evidence.newton import CURVATURE, SLOPE, WEIGHT, dot
+from hmcgp.evidence import mode_rows as row
+from hmcgp.evidence.newton import dot
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.runtime.typing import Array
@@ -49,21 +49,21 @@ def _exponentials(f: Array, n: int, pi: Array) -> tuple[Array, Array, NDArray[np
 @compiled
 def log_joint(y: Array, alpha: Array, f: Array, state: Array) -> float:
     """Ψ = Σ ω log π_yi - ½ α'f, leaving π, g and W's diagonal at f in `state`."""
-    n, pi = y.shape[0], state[PROBABILITY]
+    n, pi = y.shape[0], state[row.PROBABILITY]
     x, norm, first = _exponentials(f, n, pi)
-    _slopes(pi, state[WEIGHT], norm, state[SLOPE], state[CURVATURE])
+    _slopes(pi, state[row.WEIGHT], norm, state[row.SLOPE], state[row.CURVATURE])
     total = 0.0
     for i in range(n):
         own, k = int(y[i]) * n + i, first[i] + i
-        weight, log_p = state[WEIGHT, i], x[own] - math.log(norm[i])
-        state[SLOPE, own] += weight
+        weight, log_p = state[row.WEIGHT, i], x[own] - math.log(norm[i])
+        state[row.SLOPE, own] += weight
         if norm[i] < 2.0:  # π_k > ½: 1 - π_k by its own sum, not as a difference
             rest = 0.0
             for j in range(i, f.shape[0], n):
                 rest += pi[j] if j != k else 0.0
-            state[CURVATURE, k] = weight * pi[k] * rest
+            state[row.CURVATURE, k] = weight * pi[k] * rest
             if k == own:
-                state[SLOPE, k] = weight * rest
+                state[row.SLOPE, k] = weight * rest
                 log_p = math.log1p(-rest)  # log π without its own rounding: steps that gain 1e-18 are compared
         total += weight * log_p
     return total - 0.5 * dot(alpha, f)
