@@ -48,3 +48,8 @@ def predict_by_factor(
     V = solve_triangular(needs_factor(L, "to predict"), scaled, lower=True, check_finite=False)
     # rounding can leave a variance of -1e-16 where it is 0
     return K_cross.T @ alpha, np.maximum(k_diag - np.einsum("nm,nm->m", V, V), 0.0)
+
+
+def symmetric(lower: Array) -> Array:
+    """Matrices, along the last two axes, of which only the lower triangle is there."""
+    return np.asarray(np.tril(lower) + np.swapaxes(np.tril(lower, -1), -1, -2))

@@ -40,9 +40,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hmcgp.errors import NotPositiveDefinite
+from hmcgp.evidence.base import Evidence
 from hmcgp.evidence.exact.factorisation import LOST, columns_gradient_inplace, is_known, rounding_of_fit
+from hmcgp.evidence.iterative import lanczos
 from hmcgp.evidence.iterative.conjugate_gradients import Solved, conjugate_gradients
-from hmcgp.evidence.iterative.lanczos import Probes, Spectrum, gradient
+from hmcgp.evidence.iterative.lanczos import Probes, Spectrum
 from hmcgp.evidence.iterative.preconditioner import Preconditioner, precondition
 from hmcgp.evidence.status import needs_factor
 from hmcgp.numerics.constants import LOG_2PI
@@ -57,17 +59,6 @@ class Settings(NamedTuple):
     seed: int
     tol: float
     max_products: int
-
-
-class Solution(NamedTuple):
-    """Log evidence, its derivatives if asked for, and what it took."""
-
-    log_z: float
-    dK: Array | None  # (n, n)
-    dnoise: Array | None  # (n,)
-    posterior: IterativePosterior
-    n_products: int
-    residual: float
 
 
 @dataclass(frozen=True)
@@ -108,8 +99,8 @@ class IterativePosterior:
         return conjugate_gradients(K, self.P, B, self.settings.tol, self.settings.max_products)
 
 
-def solve(K: Array, y: Array, noise: Array, settings: Settings, *, with_gradient: bool) -> Solution:
-    """Evidence of targets y under N(0, K + diag noise); K is read in full."""
+def solve(K: Array, y: Array, noise: Array, settings: Settings, gradient: bool) -> tuple[Evidence, Array | None]:
+    """Evidence of targets y under N(0, K + diag noise), K read in full, and its derivatives in the noise or None."""
     n, largest = len(y), np.max(np.diag(K))
     if not noise.min() > LOST * largest:
         raise NotPositiveDefinite(
@@ -123,7 +114,7 @@ def solve(K: Array, y: Array, noise: Array, settings: Settings, *, with_gradient
     Y = np.atleast_2d(y.T)  # (k, n)
     k = len(Y)
     B = np.vstack([probes.vectors(P), Y])
-    solved = conjugate_gradients(K, P, B, settings.tol, settings.max_products, keep=with_gradient)
+    solved = conjugate_gradients(K, P, B, settings.tol, settings.max_products, keep=gradient)
     spectrum = Spectrum.of(solved.steps[:, :-k].T, solved.ratios[:, :-k].T)
     alpha = np.ascontiguousarray(solved.X[-k:].T)  # (n, k)
     lower = float(np.vdot(alpha.T, Y + solved.residuals[-k:]))
@@ -135,14 +126,14 @@ def solve(K: Array, y: Array, noise: Array, settings: Settings, *, with_gradient
             f"{largest:.1e}); is the noise too small for rows that repeat with other targets?"
         )
     dK = dnoise = None
-    if with_gradient:
+    if gradient:
         basis = np.stack([u[:-k] for u in solved.basis], axis=1)  # (m, J, n)
-        dK, dnoise = gradient(P, probes, spectrum, basis, solved.scale[:-k], 1e-3 * settings.tol)
+        dK, dnoise = lanczos.gradient(P, probes, spectrum, basis, solved.scale[:-k], 1e-3 * settings.tol)
         columns_gradient_inplace(dK, alpha)
         dnoise = 0.5 * ((alpha**2).sum(axis=1) - k * dnoise)
     bracket = (0.5 * lower, 0.5 * (lower + float(solved.width[-k:].sum())))
-    kept = (None, None) if with_gradient else (K, P)
+    kept = (None, None) if gradient else (K, P)
     alpha = alpha.reshape(y.shape)
     posterior = IterativePosterior(y - (noise * alpha.T).T, alpha, bracket, settings, *kept)
     residual = float(np.sqrt(np.max(solved.width / np.where(solved.scale > 0.0, solved.scale, 1.0))))
-    return Solution(log_z, dK, dnoise, posterior, len(solved.steps), residual)
+    return Evidence(log_z, dK, np.empty(0), posterior, len(solved.steps), residual), dnoise

@@ -1,8 +1,5 @@
-"""Evidence of Gaussian-process regression by products with K, in the place of a factorisation.
+"""Evidence of Gaussian-process regression by products with K, in the place of a factorisation (`estimate`).
 
-    log Z = -½ y'C⁻¹y - ½ log|C| - ½ n log 2π,     C = K + diag s
-
-The quadratic form is bracketed, and log|C| estimated from random vectors that are the same in every call (`estimate`).
 The gradient is right because it is that of the estimate, not an estimate of the gradient of log|C|: HMC sees one smooth
 function, and its energy errors are those of an exact evidence.
 """
@@ -11,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
-
-import numpy as np
 
 from hmcgp.evidence.base import Evidence, Provider
 from hmcgp.evidence.exact.repeated_rows import weighted_evidence
@@ -67,6 +62,5 @@ class Iterative(Provider):
             return weighted_evidence(self, K, y, likelihood, gradient=gradient)
         rank = max(len(y) // 10, 400) if self.rank is None else self.rank
         settings = estimate.Settings(self.probes, min(rank, len(y)), self.seed, self.tol, self.max_products)
-        found = estimate.solve(K, y, likelihood.row_noise(len(y)), settings, with_gradient=gradient)
-        dlik = np.empty(0) if found.dnoise is None else likelihood.pull_back(found.dnoise)
-        return Evidence(found.log_z, found.dK, dlik, found.posterior, found.n_products, found.residual)
+        evidence, dnoise = estimate.solve(K, y, likelihood.row_noise(len(y)), settings, gradient)
+        return evidence if dnoise is None else evidence._replace(dlik=likelihood.pull_back(dnoise))

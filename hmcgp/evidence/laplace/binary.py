@@ -27,7 +27,7 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import mode_search as core
-from hmcgp.evidence.status import leave_out, needs_factor, predict_by_factor, raise_for_status
+from hmcgp.evidence.status import leave_out, needs_factor, predict_by_factor, raise_for_status, symmetric
 from hmcgp.likelihoods import Likelihood, Logistic, Probit
 from hmcgp.runtime.typing import Array
 
@@ -53,8 +53,7 @@ class LaplacePosterior:
 
     def cavity(self) -> tuple[Array, Array]:
         """Leave-one-out mean and variance of the latent values, by linear response: 1/v = 1/S_ii - W_i, μ = f - v g."""
-        lower = np.tril(needs_factor(self.K, "for cavities"))
-        K = lower + np.tril(lower, -1).T
+        K = symmetric(needs_factor(self.K, "for cavities"))
         return leave_out(self.f, self.alpha, self.predict(K, np.diag(K))[1], self.root_w**2)
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:

@@ -40,7 +40,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import softmax_mode_search as core
-from hmcgp.evidence.status import CONVERGED, needs_factor, raise_for_status
+from hmcgp.evidence.status import CONVERGED, needs_factor, raise_for_status, symmetric
 from hmcgp.likelihoods import Likelihood, Softmax
 from hmcgp.runtime.typing import Array
 
@@ -63,7 +63,7 @@ class SoftmaxPosterior:
 
     def cavity(self) -> tuple[Array, Array]:
         """Leave-one-out mean (n, C) and covariance (n, C, C) of the latents of every row, by linear response."""
-        K = _symmetric(needs_factor(self.K, "for cavities"))
+        K = symmetric(needs_factor(self.K, "for cavities"))
         _, S = self.predict(K, np.diagonal(K, axis1=1, axis2=2))
         V = np.linalg.solve(np.eye(S.shape[1]) - S @ self.site_precision(), S)  # (I - SW)⁻¹S = S(I - WS)⁻¹
         V = 0.5 * (V + V.transpose(0, 2, 1))
@@ -89,18 +89,13 @@ class SoftmaxPosterior:
         V, spread = np.empty(crosses.shape), np.empty(mean.shape)
         for c in range(n_classes):
             scaled = root[c][:, None] * crosses[c]
-            solved = _symmetric(B_inverse[c]) @ scaled
+            solved = symmetric(B_inverse[c]) @ scaled
             spread[:, c] = k_diag[c % len(k_diag)] - np.einsum("nm,nm->m", scaled, solved)
             V[c] = solve_triangular(M, root[c][:, None] * solved, lower=True, check_finite=False)
         covariance = np.einsum("anm,bnm->mab", V, V, optimize=True)
         # rounding can leave a variance of -1e-16 where it is 0
         covariance[:, range(n_classes), range(n_classes)] += np.maximum(spread, 0.0)
         return mean, covariance
-
-
-def _symmetric(lower: Array) -> Array:
-    """Matrices, along the last two axes, of which only the lower triangle is there."""
-    return np.asarray(np.tril(lower) + np.swapaxes(np.tril(lower, -1), -1, -2))
 
 
 def covariance_stack(K: Array, n_classes: int) -> Array:

@@ -19,10 +19,9 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.anderson import anderson_weights
 from hmcgp.evidence.laplace.softmax_algebra import factor, gradient, solve_newton
-from hmcgp.evidence.laplace.softmax_rounding import left_to_do, rounding_of_mode
 from hmcgp.evidence.laplace.softmax_terms import log_joint
 from hmcgp.evidence.newton import HALVINGS, accept, attempt, copy, dot, fill, size, slack
-from hmcgp.evidence.rounding import LOST_NATS, NATS, ROUNDED_AWAY
+from hmcgp.evidence.rounding import LOST_NATS, NATS, ROUNDED_AWAY, left_to_do_of_classes, rounding_of_classes
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS
@@ -173,13 +172,13 @@ def _steps(
         decrement = _gradient(state)
         if decrement <= tol:
             fill(state[row.STEP_LATENT], 0.0)
-            left = left_to_do(K, state, decrement)
+            left = left_to_do_of_classes(K, state, decrement)
             if left <= NATS:
                 return CONVERGED if fresh else GOING_ON, before, decrement, left, psi
         decrement = _newton_decrement(K, A, M, state)
         if target > ROUNDED_AWAY:
             return NOT_CONVERGED, before, target, np.inf, psi
-        left = left_to_do(K, state, 0.0)
+        left = left_to_do_of_classes(K, state, 0.0)
         if fresh:
             if _is_mode(decrement, before, target, tol, left):
                 return CONVERGED, before, decrement, left, psi
@@ -217,7 +216,7 @@ def _factor(K: Array, A: Array, M: Array, state: Array, alike: bool) -> tuple[bo
 @compiled
 def _verify(K: Array, scale: float, state: Array, decrement: float, left: float) -> tuple[int, float]:
     """Status and residual of a mode: NOT_CONVERGED, with the decrement of rounding, where rounding eats the answer."""
-    lost = max(rounding_of_mode(K, scale, state), left / LOST_NATS)
+    lost = max(rounding_of_classes(K, scale, state), left / LOST_NATS)
     return (CONVERGED, decrement) if lost <= 1.0 else (NOT_CONVERGED, ROUNDED_AWAY * lost)
 
 
