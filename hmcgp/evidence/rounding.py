@@ -1,7 +1,7 @@
 """Compiled bounds on what is left to do, and on what rounding may have done, at a mode of Laplace's approximation.
 
-Symbols as in `hmcgp.evidence.laplace`, and of several classes as in its `softmax`.  Nothing here asks how a sum happened
-to be rounded: the same answers are refused on every processor.
+Symbols as in `hmcgp.evidence.laplace`, of several classes as in its `softmax`.  Nothing here asks how a sum happened to
+be rounded: the same answers are refused on every processor.
 """
 
 from __future__ import annotations

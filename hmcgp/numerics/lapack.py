@@ -81,6 +81,15 @@ def inverse_from_cholesky_inplace(L: Array) -> None:
 
 
 @compiled
+def add_gram(scale: float, Y: Array, out: Array, kept: float = 1.0) -> None:
+    """Add scale Y'Y, for Y of shape (k, n), to the lower triangle of out, after multiplying that by `kept`."""
+    k, n = np.int32(Y.shape[0]), np.int32(Y.shape[1])
+    _dsyrk(
+        _ref(_UPPER), _ref(_PLAIN), _ref(n), _ref(k), _ref(scale), Y.ctypes, _ref(n), _ref(kept), out.ctypes, _ref(n)
+    )  # fmt: skip
+
+
+@compiled
 def signed_cholesky_inplace(A: Array, n_positive: int) -> bool:
     """Overwrite the lower triangle of A by M with M Σ M' = A, Σ = diag(+1, …, +1, -1, …, -1); False if there is none.
 
@@ -116,8 +125,7 @@ def signed_cholesky_inplace(A: Array, n_positive: int) -> bool:
 def inverse_from_signed_cholesky_inplace(M: Array, n_positive: int) -> None:
     """Overwrite the lower triangle, holding M, by that of (M Σ M')^-1 = M^-T Σ M^-1."""
     n, p = M.shape[0], n_positive
-    order, rows = np.int32(n), np.int32(n - p)
-    info = np.zeros(1, dtype=np.int32)
+    order, info = np.int32(n), np.zeros(1, dtype=np.int32)
     _invert_triangle(M)
     negative = np.zeros((n - p, n))  # the last rows of M^-1
     for i in range(p, n):
@@ -125,10 +133,7 @@ def inverse_from_signed_cholesky_inplace(M: Array, n_positive: int) -> None:
             negative[i - p, j] = M[i, j]
     _dlauum(_ref(_UPPER), _ref(order), M.ctypes, _ref(order), info.ctypes)
     if p < n:  # the sum over all rows, less twice those that count with a minus
-        _dsyrk(
-            _ref(_UPPER), _ref(_PLAIN), _ref(order), _ref(rows),
-            _ref(-2.0), negative.ctypes, _ref(order), _ref(1.0), M.ctypes, _ref(order),
-        )  # fmt: skip
+        add_gram(-2.0, negative, M)
 
 
 _SMALL_TRIANGLE = 28
@@ -169,15 +174,6 @@ def _invert_triangle(L: Array) -> None:
 
 
 @compiled
-def add_gram(scale: float, A: Array, out: Array) -> None:
-    """Add scale A'A, with A square, to the lower triangle of out."""
-    n = np.int32(A.shape[0])
-    _dsyrk(
-        _ref(_UPPER), _ref(_PLAIN), _ref(n), _ref(n), _ref(scale), A.ctypes, _ref(n), _ref(1.0), out.ctypes, _ref(n)
-    )  # fmt: skip
-
-
-@compiled
 def cholesky_solve_inplace(L: Array, x: Array) -> None:
     """Overwrite the vector x by (L L')^-1 x.
 
@@ -200,19 +196,10 @@ def triangular_solve_inplace(L: Array, B: Array, transposed: bool) -> None:
 
 
 @compiled
-def gram_inplace(Y: Array, out: Array) -> None:
-    """Overwrite the lower triangle of out by that of Y'Y, for Y of shape (k, n)."""
-    k, n = np.int32(Y.shape[0]), np.int32(Y.shape[1])
-    _dsyrk(
-        _ref(_UPPER), _ref(_PLAIN), _ref(n), _ref(k), _ref(1.0), Y.ctypes, _ref(n), _ref(0.0), out.ctypes, _ref(n)
-    )  # fmt: skip
-
-
-@compiled
 def gram(Y: Array) -> Array:
     """Lower triangle of Y'Y, over zeros, for Y of shape (k, n)."""
     out = np.zeros((Y.shape[1], Y.shape[1]))
-    gram_inplace(Y, out)
+    add_gram(1.0, Y, out, 0.0)
     return out
 
 

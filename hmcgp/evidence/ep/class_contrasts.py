@@ -26,7 +26,7 @@ import numpy as np
 
 from hmcgp.evidence.laplace.softmax_algebra import factor
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import gram_inplace, mirror_lower, triangular_solve_inplace
+from hmcgp.numerics.lapack import add_gram, mirror_lower, triangular_solve_inplace
 from hmcgp.runtime.typing import Array
 
 _MIN_PRECISION = 1e-12  # of a, or a K_c: a smaller one has no effect, and 1/√a would magnify rounding
@@ -176,7 +176,7 @@ def posterior_of_contrasts(K: Array, y: Array, w: Array, work: Array, S: Array) 
         _class_variances(K[c % k], A[c], a[c], root[c], F[c])
         for i in range(n):
             total[i] += a[c, i]
-    gram_inplace(_coupling_vectors(A, M, root, total, y), S)
+    add_gram(1.0, _coupling_vectors(A, M, root, total, y), S, 0.0)
     _add_class_covariances(A, a, root, total, F, y, S)
     mirror_lower(S)
     return math.isfinite(half), 2.0 * half

@@ -35,7 +35,7 @@ from hmcgp.evidence.ep.double_loop_inner import (
 from hmcgp.evidence.ep.log_evidence import evidence_at_solution
 from hmcgp.evidence.ep.parallel_sweeps import MAX_WARM_RESIDUAL
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
-from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED
+from hmcgp.evidence.status import NOT_CONVERGED
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.lapack import cholesky_inplace, cholesky_solve_inplace, inverse_from_cholesky_inplace
 from hmcgp.runtime.typing import Array
@@ -226,7 +226,5 @@ def solve(
     work, S = np.empty_like(K), np.empty_like(K)
     _set_start(K, y, kind, flip, start, warm, work, S, state, order, outer)
     status, n_factor, residual, log_det = _minimise_outer(K, y, kind, flip, tol, max_iter, work, S, state, order, outer)
-    log_z, dflip = -np.inf, 0.0
-    if status == CONVERGED:
-        log_z, dflip = evidence_at_solution(y, kind, flip, log_det, gradient, work, S, state, order)
+    log_z, dflip = evidence_at_solution(y, kind, flip, status, log_det, gradient, work, S, state, order)
     return status, n_factor, residual, log_z, dflip, state, S

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.power_moments import flip_slope_power
 from hmcgp.evidence.ep.site_algebra import gradient_inplace, pseudo_target_precision
+from hmcgp.evidence.status import CONVERGED
 from hmcgp.numerics.compiled import compiled
 from hmcgp.runtime.typing import Array
 
@@ -50,9 +53,12 @@ def leave_copies_out(state: Array) -> None:
 
 @compiled
 def evidence_at_solution(
-    y: Array, kind: int, flip: float, log_det: float, gradient: bool, work: Array, S: Array, state: Array, order: Array
-) -> tuple[float, float]:
-    """Log evidence and its derivative in the flip rate; S becomes G, or R without the gradient."""
+    y: Array, kind: int, flip: float, status: int, log_det: float, gradient: bool, work: Array, S: Array, state: Array,
+    order: Array,
+) -> tuple[float, float]:  # fmt: skip
+    """Log evidence and its derivative in the flip rate, where CONVERGED; S becomes G, or R without the gradient."""
+    if status != CONVERGED:
+        return -np.inf, 0.0
     log_z, dflip = log_evidence(state, log_det), flip_derivative(kind, flip, y, state)
     leave_copies_out(state)
     pseudo_target_precision(state[site.PRECISION], order, work, S)

@@ -122,10 +122,8 @@ def solve(
         n_factor += used
         if status == CONVERGED or not from_start:
             break
-    if status != CONVERGED:
-        return status, n_factor, residual, -np.inf, 0.0, state, S
-    if not naive:
-        log_z, dflip = evidence_at_solution(y, kind, flip, log_det, gradient, work, S, state, order)
+    if status != CONVERGED or not naive:
+        log_z, dflip = evidence_at_solution(y, kind, flip, status, log_det, gradient, work, S, state, order)
         return status, n_factor, residual, log_z, dflip, state, S
     log_z, dflip = _naive_evidence(state), flip_derivative(kind, flip, y, state)
     _leave_rows_out(state, S)

@@ -62,7 +62,5 @@ def solve(
     status, n_factor, residual, log_det = sweep(
         K, y, kind, flip, start, warm, tol, max_iter, sequential, work, S, state, order, np.empty((0, 0, 0)), y
     )
-    log_z, dflip = -np.inf, 0.0
-    if status == CONVERGED:
-        log_z, dflip = evidence_at_solution(y, kind, flip, log_det, gradient, work, S, state, order)
+    log_z, dflip = evidence_at_solution(y, kind, flip, status, log_det, gradient, work, S, state, order)
     return status, n_factor, residual, log_z, dflip, state, S
