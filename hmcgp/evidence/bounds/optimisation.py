@@ -30,16 +30,9 @@ from hmcgp.evidence.laplace.mode_search import find_mode
 from hmcgp.evidence.rounding import ROUNDED_AWAY
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.terms import LOGISTIC
+from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS
-from hmcgp.numerics.lapack import (
-    cholesky_inplace,
-    cholesky_solve_inplace,
-    inverse_from_cholesky_inplace,
-    log_determinant,
-    mirror_lower,
-    symmetric_times,
-)
 from hmcgp.runtime.typing import Array
 
 _SMALLEST = 1e-9  # of z: w and q no longer depend on it
@@ -113,16 +106,16 @@ def _evaluate(K: Array, y: Array, state: Array, L: Array) -> tuple[bool, float]:
     n = K.shape[0]
     for i in range(n):
         state[ALPHA, i] = 0.5 * state[WEIGHT, i] * y[i] / state[ROOT_CURVATURE, i]
-    cholesky_solve_inplace(L, state[ALPHA])
+    lapack.cholesky_solve_inplace(L, state[ALPHA])
     for i in range(n):
         state[ALPHA, i] *= state[ROOT_CURVATURE, i]
         state[GAP, i] = 0.5 * state[WEIGHT, i] * y[i] - state[ALPHA, i]
-    symmetric_times(K, state[ALPHA], state[MEAN])
+    lapack.symmetric_times(K, state[ALPHA], state[MEAN])
     for i in range(n):
         value += (
             0.5 * state[WEIGHT, i] * y[i] - 0.5 * state[ALPHA, i] - 0.5 * state[CURVATURE, i] * state[MEAN, i]
         ) * state[MEAN, i]
-    return True, value - 0.5 * log_determinant(L)
+    return True, value - 0.5 * lapack.log_determinant(L)
 
 
 @compiled
@@ -144,14 +137,14 @@ def _hessian(state: Array, B_inverse: Array, A: Array) -> bool:
             A[i, j] = r_ij * (2.0 * c[i] * c[j] - r_ij)
         b, w = B_inverse[i, i], state[CURVATURE, i]
         A[i, i] = w * (w * (1.0 - b) * (1.0 + b) + 2.0 * c[i] * c[i] * b) + state[SQUARE_SLOPE, i]
-    return cholesky_inplace(A)
+    return lapack.cholesky_inplace(A)
 
 
 @compiled
 def _newton(state: Array, A: Array) -> float:
     """Solve A δx = r by the factor at hand; returns the decrement √(½ r'δx)."""
     newton.copy(state[RESIDUAL], state[STEP])
-    cholesky_solve_inplace(A, state[STEP])
+    lapack.cholesky_solve_inplace(A, state[STEP])
     return math.sqrt(0.5 * newton.dot(state[RESIDUAL], state[STEP]))
 
 
@@ -226,7 +219,7 @@ def _maximise(
     if not positive_definite:
         return NOT_POSITIVE_DEFINITE, n_factor, decrement, value, state
     while True:
-        inverse_from_cholesky_inplace(L)
+        lapack.inverse_from_cholesky_inplace(L)
         _gradient_in_x(state, L)
         target = max(tol, _rounding(K, state))
         if not target <= ROUNDED_AWAY:  # NaN fails too
@@ -259,7 +252,7 @@ def solve_lower(
         for i in range(n):
             for j in range(i + 1):
                 L[i, j] = 0.5 * (alpha[i] * alpha[j] - root_w[i] * L[i, j] * root_w[j])
-        mirror_lower(L)
+        lapack.mirror_lower(L)
     elif not newton.factor_scaled(K, root_w, L):
         status = NOT_POSITIVE_DEFINITE
     return status, n_factor, residual, log_z, state, L
@@ -290,7 +283,7 @@ def solve_upper(
         b[i] = weights[i] * mu * y[i]
         if 0.0 < mu < 1.0:
             log_z += weights[i] * (mu * math.log(mu) + (1.0 - mu) * math.log1p(-mu))
-    symmetric_times(K, b, mean)
+    lapack.symmetric_times(K, b, mean)
     for i in range(n):
         log_z += 0.5 * b[i] * mean[i]
     if gradient:

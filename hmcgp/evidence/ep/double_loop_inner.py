@@ -28,13 +28,8 @@ import numpy as np
 from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.power_moments import cumulants_power
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
+from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import (
-    cholesky_inplace,
-    cholesky_solve_inplace,
-    inverse_from_cholesky_inplace,
-    symmetric_times,
-)
 from hmcgp.runtime.typing import Array
 
 _MAX_HALVINGS = 30
@@ -59,7 +54,7 @@ def inner_objective(
     proper, log_det = posterior_covariance(K, state[site.PRECISION], order, work, S)
     if not proper:
         return np.inf
-    symmetric_times(S, state[site.ETA], state[site.MEAN])
+    lapack.symmetric_times(S, state[site.ETA], state[site.MEAN])
     total = -0.5 * log_det
     for i in range(n):
         k = state[site.COPIES, i]
@@ -86,19 +81,19 @@ def _newton_step(S: Array, state: Array, tilted: Array, A: Array, B: Array) -> f
         for j in range(i + 1):
             A[i, j] = S[i, j]
         A[i, i] += tilted[VAR_F, i]
-    if not cholesky_inplace(A):
+    if not lapack.cholesky_inplace(A):
         return 1.0
-    inverse_from_cholesky_inplace(A)
-    symmetric_times(A, tilted[DIFF_F], P)
+    lapack.inverse_from_cholesky_inplace(A)
+    lapack.symmetric_times(A, tilted[DIFF_F], P)
     for i in range(n):
         for j in range(i + 1):
             B[i, j] = 2.0 * S[i, j] * S[i, j] - tilted[COV_F_F2, i] * A[i, j] * tilted[COV_F_F2, j]
         B[i, i] += tilted[VAR_F2, i]
         P[i] = tilted[DIFF_F2, i] - tilted[COV_F_F2, i] * P[i]
-    if not cholesky_inplace(B):
+    if not lapack.cholesky_inplace(B):
         return 1.0
-    cholesky_solve_inplace(B, P)
-    symmetric_times(A, tilted[DIFF_F] - tilted[COV_F_F2] * P, p)
+    lapack.cholesky_solve_inplace(B, P)
+    lapack.symmetric_times(A, tilted[DIFF_F] - tilted[COV_F_F2] * P, p)
     slope = 0.0
     for i in range(n):
         slope -= tilted[DIFF_F, i] * p[i] + tilted[DIFF_F2, i] * P[i]

@@ -17,13 +17,8 @@ import math
 
 import numpy as np
 
+from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import (
-    inverse_from_signed_cholesky_inplace,
-    log_determinant,
-    signed_cholesky_inplace,
-    symmetric_times,
-)
 from hmcgp.runtime.typing import Array
 
 _TINY = 1e-10  # |w_i| K_ii below which (1 - A⁻¹_ii)/w_i has lost too many digits to be a variance
@@ -61,7 +56,7 @@ def _signed_factor(K: Array, w: Array, order: Array, n_positive: int, A: Array) 
                 b = order[j]
                 A[i, j] = root * (K[a, b] if a >= b else K[b, a]) * math.sqrt(abs(w[b]))
             A[i, i] += 1.0 if i < n_positive else -1.0
-    return signed_cholesky_inplace(A, n_positive)
+    return lapack.signed_cholesky_inplace(A, n_positive)
 
 
 @compiled
@@ -71,7 +66,7 @@ def _pseudo_target_precision_times(A: Array, w: Array, order: Array, x: Array, o
     t, u = np.empty(n), np.empty(n)
     for i in range(n):
         t[i] = math.sqrt(abs(w[order[i]])) * x[order[i]]
-    symmetric_times(A, t, u)
+    lapack.symmetric_times(A, t, u)
     for i in range(n):
         out[order[i]] = math.sqrt(abs(w[order[i]])) * u[i]
 
@@ -111,7 +106,7 @@ def _fill_column(K: Array, A: Array, w: Array, order: Array, i: int, S: Array) -
     for j in range(n):
         k[j] = K[i, j] if j <= i else K[j, i]
     _pseudo_target_precision_times(A, w, order, k, t)
-    symmetric_times(K, t, u)
+    lapack.symmetric_times(K, t, u)
     for j in range(n):
         S[i, j] = S[j, i] = k[j] - u[j]
 
@@ -125,8 +120,8 @@ def posterior_covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -
     n_positive = _order_by_sign(w, order)
     if not _signed_factor(K, w, order, n_positive, A):
         return False, np.inf
-    log_det = log_determinant(A)
-    inverse_from_signed_cholesky_inplace(A, n_positive)
+    log_det = lapack.log_determinant(A)
+    lapack.inverse_from_signed_cholesky_inplace(A, n_positive)
     inverse_root = _fill_covariance(K, w, order, n_positive, A, S)
     for i in range(w.shape[0]):
         if inverse_root[i] == 0.0:

@@ -8,16 +8,9 @@ import numpy as np
 
 from hmcgp.evidence.newton import dot
 from hmcgp.evidence.rounding import LOST_NATS
+from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS, LOG_2PI
-from hmcgp.numerics.lapack import (
-    cholesky_inplace,
-    cholesky_solve_inplace,
-    inverse_from_cholesky_inplace,
-    log_determinant,
-    mirror_lower,
-    triangular_solve_inplace,
-)
 from hmcgp.runtime.typing import Array
 
 LOST = 1e3 * EPS  # pivots this far below the diagonal of C are made of rounding
@@ -38,7 +31,7 @@ def factor(K: Array, noise: Array, L: Array) -> bool:
             L[i, j] = K[i, j]
         L[i, i] = K[i, i] + noise[i]
         largest = max(largest, L[i, i])
-    if not cholesky_inplace(L):
+    if not lapack.cholesky_inplace(L):
         return False
     smallest = np.inf
     for i in range(n):
@@ -84,7 +77,7 @@ def gradient_inplace(inverse: Array, alpha: Array) -> None:
     for i in range(inverse.shape[0]):
         for j in range(i + 1):
             inverse[i, j] = 0.5 * (alpha[i] * alpha[j] - inverse[i, j])
-    mirror_lower(inverse)
+    lapack.mirror_lower(inverse)
 
 
 @compiled
@@ -99,13 +92,13 @@ def solve(K: Array, y: Array, noise: Array, gradient: bool) -> tuple[bool, float
     alpha = y.copy()
     if not factor(K, noise, L):
         return False, -np.inf, alpha, L
-    cholesky_solve_inplace(L, alpha)
-    log_z = -0.5 * (dot(y, alpha) + log_determinant(L) + n * LOG_2PI)
+    lapack.cholesky_solve_inplace(L, alpha)
+    log_z = -0.5 * (dot(y, alpha) + lapack.log_determinant(L) + n * LOG_2PI)
     rounding = rounding_of_fit(K, noise, alpha.reshape(n, 1)) + _rounding_of_determinant(K, noise, L)
     if not is_known(log_z, rounding):
         return False, log_z, alpha, L
     if gradient:
-        inverse_from_cholesky_inplace(L)
+        lapack.inverse_from_cholesky_inplace(L)
         gradient_inplace(L, alpha)
     return True, log_z, alpha, L
 
@@ -120,7 +113,7 @@ def columns_gradient_inplace(inverse: Array, alpha: Array) -> None:
             for a in range(k):
                 total += alpha[i, a] * alpha[j, a]
             inverse[i, j] = 0.5 * (total - k * inverse[i, j])
-    mirror_lower(inverse)
+    lapack.mirror_lower(inverse)
 
 
 @compiled
@@ -131,13 +124,13 @@ def solve_columns(K: Array, Y: Array, noise: Array, gradient: bool) -> tuple[boo
     alpha = Y.copy()
     if not factor(K, noise, L):
         return False, -np.inf, alpha, L
-    triangular_solve_inplace(L, alpha, False)
-    triangular_solve_inplace(L, alpha, True)
-    log_z = -0.5 * (dot(Y.reshape(-1), alpha.reshape(-1)) + k * (log_determinant(L) + n * LOG_2PI))
+    lapack.triangular_solve_inplace(L, alpha, False)
+    lapack.triangular_solve_inplace(L, alpha, True)
+    log_z = -0.5 * (dot(Y.reshape(-1), alpha.reshape(-1)) + k * (lapack.log_determinant(L) + n * LOG_2PI))
     rounding = rounding_of_fit(K, noise, alpha) + k * _rounding_of_determinant(K, noise, L)
     if not is_known(log_z, rounding):
         return False, log_z, alpha, L
     if gradient:
-        inverse_from_cholesky_inplace(L)
+        lapack.inverse_from_cholesky_inplace(L)
         columns_gradient_inplace(L, alpha)
     return True, log_z, alpha, L

@@ -32,14 +32,9 @@ from hmcgp.evidence.rounding import (
 )
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.terms import likelihood_terms
+from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS
-from hmcgp.numerics.lapack import (
-    inverse_from_cholesky_inplace,
-    log_determinant,
-    mirror_lower,
-    symmetric_times,
-)
 from hmcgp.runtime.typing import Array
 
 _CACHED = 1200
@@ -237,7 +232,7 @@ def find_mode(
         else:
             verdict, decrement = _judge(K, y, kind, L, state, scale, tol, before, repairs)
             if verdict == CONVERGED:
-                return CONVERGED, n_factor, decrement, psi - 0.5 * log_determinant(L), state
+                return CONVERGED, n_factor, decrement, psi - 0.5 * lapack.log_determinant(L), state
             if verdict == NOT_CONVERGED:
                 return NOT_CONVERGED, n_factor, decrement, psi, state
             if verdict == _APART:
@@ -257,21 +252,21 @@ def _gradient_inplace(K: Array, L: Array, state: Array) -> None:
     """Overwrite the factor L by G = ½(αα' - R + ug' + gu'), where α = g at the mode."""
     n = K.shape[0]
     g, root_w = state[row.SLOPE], state[row.ROOT_CURVATURE]
-    inverse_from_cholesky_inplace(L)  # B⁻¹
+    lapack.inverse_from_cholesky_inplace(L)  # B⁻¹
     c, t, u = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
         # c = ½ s d3 with s = (1 - B⁻¹_ii)/W_i: written so that W_i cancels, and may underflow
         c[i] = 0.5 * (1.0 - L[i, i]) * state[row.THIRD_RATIO, i]
-    symmetric_times(K, c, t)
+    lapack.symmetric_times(K, c, t)
     for i in range(n):
         t[i] *= root_w[i]
-    symmetric_times(L, t, u)
+    lapack.symmetric_times(L, t, u)
     for i in range(n):
         u[i] = c[i] - root_w[i] * u[i] + 0.5 * g[i]  # u + ½g: αα' + ug' + gu' = (u + ½g)g' + g(u + ½g)'
     for i in range(n):
         for j in range(i + 1):
             L[i, j] = 0.5 * (u[i] * g[j] + g[i] * u[j] - root_w[i] * L[i, j] * root_w[j])
-    mirror_lower(L)
+    lapack.mirror_lower(L)
 
 
 @compiled

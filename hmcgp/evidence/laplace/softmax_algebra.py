@@ -17,17 +17,8 @@ import numpy as np
 
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence import newton
+from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import (
-    add_gram,
-    cholesky_inplace,
-    cholesky_solve_inplace,
-    inverse_from_cholesky_inplace,
-    log_determinant,
-    mirror_lower,
-    symmetric_times,
-    triangular_solve_inplace,
-)
 from hmcgp.runtime.typing import Array
 
 _LEAST_ROOT = 1e-150  # of p, which underflows
@@ -51,15 +42,15 @@ def factor(K: Array, p: Array, roots: Array, A: Array, M: Array, alike: bool) ->
         else:
             if not newton.factor_scaled(K[c % K.shape[0]], root, B):
                 return False, 0.0
-            term = 0.5 * log_determinant(B)
+            term = 0.5 * lapack.log_determinant(B)
             half += term * n_classes if alike else term
-            inverse_from_cholesky_inplace(B)
+            lapack.inverse_from_cholesky_inplace(B)
         for i in range(n):
             for j in range(i + 1):
                 M[i, j] += root[i] * B[i, j] * root[j]
-    if not cholesky_inplace(M):
+    if not lapack.cholesky_inplace(M):
         return False, 0.0
-    half += 0.5 * log_determinant(M)
+    half += 0.5 * lapack.log_determinant(M)
     return math.isfinite(half), half
 
 
@@ -76,19 +67,19 @@ def solve_newton(K: Array, A: Array, M: Array, root: Array, r: Array, dalpha: Ar
         first = c * n
         for i in range(n):
             x[i] = r[first + i] / root[first + i]
-        symmetric_times(A[c], x, Ax)
+        lapack.symmetric_times(A[c], x, Ax)
         for i in range(n):
             dalpha[first + i] = root[first + i] * Ax[i]
             total[i] += r[first + i] - dalpha[first + i]
-    cholesky_solve_inplace(M, total)
+    lapack.cholesky_solve_inplace(M, total)
     for c in range(A.shape[0]):
         first = c * n
         for i in range(n):
             x[i] = root[first + i] * total[i]
-        symmetric_times(A[c], x, Ax)
+        lapack.symmetric_times(A[c], x, Ax)
         for i in range(n):
             dalpha[first + i] += root[first + i] * Ax[i]
-        symmetric_times(K[c % K.shape[0]], dalpha[first : first + n], df[first : first + n])
+        lapack.symmetric_times(K[c % K.shape[0]], dalpha[first : first + n], df[first : first + n])
 
 
 @compiled
@@ -100,12 +91,12 @@ def _couple(A: Array, M: Array, root: Array, weights: Array, V: Array, spread: A
     """
     n = A.shape[0]
     share = np.empty(n)
-    mirror_lower(A)
+    lapack.mirror_lower(A)
     for i in range(n):
         for j in range(n):
             V[i, j] = root[i] * A[i, j]
         spread[i], share[i] = 0.0, root[i] / weights[i]
-    triangular_solve_inplace(M, V, False)
+    lapack.triangular_solve_inplace(M, V, False)
     for k in range(n):
         for i in range(k):
             spread[i] += V[k, i] * V[k, i]
@@ -123,11 +114,11 @@ def gradient(K: Array, A: Array, M: Array, state: Array) -> Array:
     root, pi = state[row.ROOT_CURVATURE], state[row.PROBABILITY]
     spread, s, u = state[row.RESIDUAL], state[row.TRIAL_LATENT], state[row.STEP_LATENT]
     dK, V = np.zeros_like(K), np.empty_like(M)
-    mirror_lower(M)
+    lapack.mirror_lower(M)
     for c in range(n_classes):
         part = slice(c * n, (c + 1) * n)
         _couple(A[c], M, root[part], state[row.WEIGHT, :n], V, spread[part])
-        add_gram(0.5, V, dK[c % K.shape[0]])
+        lapack.add_gram(0.5, V, dK[c % K.shape[0]])
     for i in range(n):
         # S_i is the covariance of the deviations above, and of independent parts of variance (1 - B_c⁻¹)_ii/ωπ_c
         total, inner = 0.0, 0.0
@@ -150,5 +141,5 @@ def gradient(K: Array, A: Array, M: Array, state: Array) -> Array:
             for j in range(i + 1):
                 G_c[i, j] += 0.5 * (v[i] * g[j] + g[i] * v[j] - d[i] * B[i, j] * d[j])
     for k in range(K.shape[0]):
-        mirror_lower(dK[k])
+        lapack.mirror_lower(dK[k])
     return dK
