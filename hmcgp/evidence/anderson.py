@@ -7,8 +7,6 @@ With Δu_k, Δf_k the differences of successive points and of their steps, the n
 (Anderson 1965; Walker & Ni 2011): on a linear problem, GMRES in disguise.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -15,8 +15,6 @@ All posteriors predict.  What only some of them can do has a protocol here (`Sup
 for by isinstance.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from numbers import Integral, Real

@@ -1,7 +1,5 @@
 """Compiled parts that Newton iterations to a mode share: steps, and plain loops."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hmcgp.evidence import mode_rows as row

@@ -4,8 +4,6 @@ Symbols as in `hmcgp.evidence.laplace`, of several classes as in its `softmax`. 
 be rounded: the same answers are refused on every processor.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

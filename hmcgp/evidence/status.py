@@ -1,7 +1,5 @@
 """Shared by providers: the status of a compiled solver, and posteriors by a Cholesky factor."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.linalg import solve_triangular
 

@@ -1,7 +1,5 @@
 """Checks of the data and the kernel that a model is given."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names of likelihoods and evidence providers, and which of them go together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hmcgp import evidence as providers

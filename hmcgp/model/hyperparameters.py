@@ -1,7 +1,5 @@
 """Free parameters of a kernel and a likelihood as one vector theta."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Basis functions of the inputs, for log-linear length scales, amplitudes and noise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Decorators of compiled functions."""
 
-from __future__ import annotations
-
 from numba import njit
 
 # cached on disk; without the interpreter lock, so that chains run in threads; division by zero gives inf, as in numpy

@@ -1,7 +1,5 @@
 """Numbers that several rooms share."""
 
-from __future__ import annotations
-
 import math
 
 EPS = 2.2e-16  # relative rounding of a float64, to two digits: it scales bounds, in which more would not count

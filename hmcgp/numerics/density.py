@@ -5,8 +5,6 @@ faster (for a Gaussian-process classifier, the last latent mode) travel in `carr
 evaluation to the next and never look inside.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exponential function for compiled code, vectorised."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -9,8 +9,6 @@ Matrices are C-contiguous float64.  LAPACK reads them column by column, so the l
 neither reads nor writes the other one unless it says so.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

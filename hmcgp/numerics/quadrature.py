@@ -26,8 +26,6 @@ IEEE PAMI 20), and `logistic_average_mackay` the formula of MacKay (1992, Neural
 the papers, kept for comparison; both are poor in the tails.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ at the distances between its arrays to choose; had the compiler leave to reorder
 where the arrays lie.  The sums here fix their order.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

@@ -18,8 +18,6 @@ as much larger as w²); z coth z - 1 is computed without cancellation by Lambert
 fraction z²/(3 + z²/(5 + z²/(7 + ...))).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -38,8 +38,6 @@ G of the upper bound is positive semidefinite: log Z'' never falls when the prio
 tell hyperparameters apart, and brackets only; take hyperparameters from the lower bound.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -18,8 +18,6 @@ A site may be negative, w_i < 0, where the likelihood is not log-concave (label 
 Latent predictions: mean k'x, variance k** - k'Rk.  The cavity is the leave-one-out prediction of f_i.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -18,8 +18,6 @@ That is 3n³/2 for each class, and ½(C - 1)²n³ for the products of the t, whe
 (C - 1)³n³.  The determinant is |I + cov(h, h) diag w| = |M|² Π_c |B_c|, with the prior covariance.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

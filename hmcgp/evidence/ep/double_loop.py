@@ -14,8 +14,6 @@ and the sites by δ - Cr⁻¹Pδ.
 For a row that counts k times, all this holds of kδ, with Cs/k and Cr/k for Cs and Cr.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -19,8 +19,6 @@ and f² under q and under the tilted distributions.  With f measured from m, and
 A row that counts k times has the cavity (h - η/k, t - w/k); its terms of T and M count k times, and Cr/k replaces Cr.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -31,8 +31,6 @@ r = Σ Φ(-y_i E[g_i]/sd g_i), Gaussian tails reach across zero even where no la
 the number of rows that the mean of q misclassifies, which the paper takes, knows no doubt.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Self
 

@@ -7,8 +7,6 @@ With R = (K + diag(w)⁻¹)⁻¹ and the symbols of `hmcgp.evidence.ep.site_stat
 the usual formula with η = x + w m inserted.  It is stationary in the sites: their errors enter squared.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

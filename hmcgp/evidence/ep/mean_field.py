@@ -15,8 +15,6 @@ Leaving row i out, the others respond, which the naive γ and Λ leave aside: `c
 mean (Kx)_i - v x_i, which for TAP are Λ and γ.  The sign of that mean gives a leave-one-out error for nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -27,8 +27,6 @@ A sweep costs (C - 1)³n³ with up to three classes and (3C/2 + ½(C - 1)²)n³ 
 six are usual.  Memory is needed for two matrices of order n(C - 1), with up to three classes for three.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -6,8 +6,6 @@ classes (`hmcgp.evidence.ep.parallel_sweeps`).  With x_c = (B'x)_c and the facto
     G_c = ½(x_c x_c' - E_c + V_c'V_c),   E_c = √a_c B_c⁻¹ √a_c,   V_c = M⁻¹E_c.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hmcgp.evidence.ep.class_contrasts import other_class, precisions_by_class, prior_of_contrasts

@@ -1,7 +1,5 @@
 """Compiled mean-field evidence, naive and TAP.  Symbols as in `hmcgp.evidence.ep.site_state`."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

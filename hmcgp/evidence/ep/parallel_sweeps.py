@@ -15,8 +15,6 @@ Where a correction does not lower the residual, plain sweeps (η, w) += β(η̂ 
 twice as many each time, before the next correction; they leave sites with an improper cavity (τ <= 0) unchanged.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

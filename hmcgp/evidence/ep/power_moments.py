@@ -11,8 +11,6 @@ above and below the f where Φ(f) is about ε, at a distance of about π/|f|.  P
 fallen by exp(-38).  Where labels are flipped, it may have two peaks, of the clean likelihood and of the floor ε^ω.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

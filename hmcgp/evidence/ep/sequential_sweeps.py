@@ -9,8 +9,6 @@ improper cavity, or whose change would leave S improper, is skipped until the ne
 `hmcgp.evidence.ep.site_state`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -11,8 +11,6 @@ variance.  Where |w_i| K_ii is small, 1 - σ_i A⁻¹_ii cancels, and the varian
 n² operations for all of them; where it vanishes, all of column i comes from S = K - K R K.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

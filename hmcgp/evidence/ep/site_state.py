@@ -17,8 +17,6 @@ So rows and their copies have one solution.  A row of weight ω < 1 is one copy 
 of a copy, k < 1, would remove more than its site, and the rest need not be a distribution.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compiled expectation propagation by sweeps: solution, log evidence and derivatives (symbols as in `site_state`)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hmcgp.evidence.ep.log_evidence import evidence_at_solution

@@ -5,8 +5,6 @@ Symbols as in `hmcgp.evidence.ep.site_state`.  Given the cavity variances Λ = v
 δm = Kδx = S r and δx = r - w δm.  TAP alternates between these and 1/Λ_i = 1/S_ii - w_i.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

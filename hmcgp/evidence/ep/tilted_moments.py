@@ -21,8 +21,6 @@ Logistic, p(m) = E[σ(f)], f ~ N(m, v), by the trapezoidal rules of `quadrature`
                          are a closed form plus a sum over r each, relative to exp(-m²/2v), so that none underflows
 """
 
-from __future__ import annotations
-
 import math
 
 from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, probit_terms

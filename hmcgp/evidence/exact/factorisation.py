@@ -1,7 +1,5 @@
 """Compiled evidence of Gaussian-process regression; symbols as in `hmcgp.evidence.exact`."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -8,8 +8,6 @@ With m more rows the factor grows at n² operations each,
          (B' D)            (M'  N)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self

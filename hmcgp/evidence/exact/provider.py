@@ -12,8 +12,6 @@ By a Cholesky factorisation, O(n³), the gradient is exact: nothing is approxima
 Rows with weights are rows in other units (`repeated_rows`).
 """
 
-from __future__ import annotations
-
 from dataclasses import InitVar, dataclass
 from typing import ClassVar
 

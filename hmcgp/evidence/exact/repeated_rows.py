@@ -8,8 +8,6 @@ so the evidence of weighted rows is that of the targets √ω y under the covari
     ∂ log Z/∂K = √ω G √ω,     ∂ log Z/∂s_i = G_ii + ½ (1 - ω_i)/s_i,     G of the former.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Conjugate gradients for many right-hand sides, stopped by bounds on the quadratic forms (see `estimate`)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -32,8 +32,6 @@ far away as the solutions are: tol.  In the code, vectors are rows.  Several col
 sides of the same products; their quadratic forms add up, and the determinant counts k times.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

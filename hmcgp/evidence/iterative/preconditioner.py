@@ -10,8 +10,6 @@ rank, but change from one K to the next, and with them what is estimated with P:
 K - W'W is positive semidefinite, so that all eigenvalues of P⁻¹C are at least 1.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ The gradient is right because it is that of the estimate, not an estimate of the
 function, and its energy errors are those of an exact evidence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

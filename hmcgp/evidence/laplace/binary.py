@@ -17,8 +17,6 @@ Latent predictions: mean k'α, variance k** - k'Rk.  Leaving out row i, to first
 1/R_ii - 1/W_i, mean f_i - v g_i.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

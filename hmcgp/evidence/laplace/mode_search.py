@@ -12,8 +12,6 @@ A factorisation of B costs n³/3, a step with a factor at hand 4n².  So each fa
 (a chord step), for as long as that is expected to be cheaper than a new one.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

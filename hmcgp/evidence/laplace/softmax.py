@@ -28,8 +28,6 @@ Latent predictions: means k_c'α_c, covariance between classes δ_ab(k** - k_a'E
 Leaving out row i, to first order: covariance (S_i⁻¹ - W_i)⁻¹ = S_i(I - W_i S_i)⁻¹, means f_i less that times g_i.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

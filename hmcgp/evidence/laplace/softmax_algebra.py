@@ -9,8 +9,6 @@ inverses B_c⁻¹ = (I + √p_c K_c √p_c)⁻¹, n³ each, and M.  With q_c = �
 class: M⁻¹E_c, and its product with itself.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

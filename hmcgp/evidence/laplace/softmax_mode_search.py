@@ -10,8 +10,6 @@ Factors cost n³ per class, a step with factors at hand 6n².  So each set is us
 by Anderson's method) for as long as that is expected to be cheaper than a new one.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

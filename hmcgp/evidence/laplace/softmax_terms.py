@@ -1,7 +1,5 @@
 """Compiled softmax: Ψ = log p(y | f) - ½ α'f of several classes, and its derivatives (symbols as in `softmax`)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
