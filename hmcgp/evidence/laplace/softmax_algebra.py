@@ -1,6 +1,6 @@
 """Compiled linear algebra of several classes under Laplace's approximation: factors of I + WK, and ∂ log Z/∂K.
 
-Symbols as in `evidence.laplace.softmax`, with p = ωπ; rows as in `softmax_mode_search`.  Factors are the C
+Symbols as in `evidence.laplace.softmax`, with p = ωπ; rows of the state as in `mode_rows`.  Factors are the C
 inverses B_c⁻¹ = (I + √p_c K_c √p_c)⁻¹, n³ each, and M.  With q_c = √p_c B_c⁻¹ r_c/√p_c = r_c - E_c K_c r_c,
 
     x = (I + WK)⁻¹ r:   x_c = q_c + E_c t,   t = (Σ_a E_a)⁻¹ Σ_a (r_a - q_a).

@@ -1,7 +1,7 @@
 """Compiled Newton iteration to the mode of p(f | y) of several classes.
 
 Symbols as in `evidence.laplace.softmax`.  Arrays over classes and rows are flat, class after class; the rows of an
-iterate are those of `newton`, with ωπ in place of W where the factors are concerned.  A pair (α, f = Kα) is
+iterate are those of `mode_rows`, with ωπ in place of W where the factors are concerned.  A pair (α, f = Kα) is
 carried; with r = g - α, the gradient of Ψ, Newton's step is δα = (I + WK)⁻¹ r, δf = K δα = (K⁻¹ + W)⁻¹ r
 (`softmax_algebra`).  The square root of r'δf, Newton's decrement, is the norm of the gradient on which the
 iteration stops.  Where Σ_c r_c = 0, as it is after every full step, r'W⁺r = Σ r²/ωπ bounds it from above.
