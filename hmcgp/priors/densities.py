@@ -67,18 +67,7 @@ class Prior(ABC):
         return None
 
     def logpdf(self, x: Array) -> Array:
-        """Log density, elementwise.
-
-        Parameters
-        ----------
-        x : ndarray
-            Points, of any shape.
-
-        Returns
-        -------
-        ndarray
-            log p(x), of the shape of `x`; -inf outside the open support (and at NaN).
-        """
+        """Log density at points x of any shape, elementwise; -inf outside the open support (and at NaN)."""
         return self._where_inside(self._logpdf, x, -np.inf)
 
     def dlogpdf(self, x: Array) -> Array:
@@ -105,18 +94,7 @@ class Prior(ABC):
         return float(x) if size is None else np.asarray(x)
 
     def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
-        """Log density of u where x = T(u) follows this prior, and its derivative, elementwise.
-
-        Parameters
-        ----------
-        u : ndarray
-            Unconstrained values, of any shape.
-
-        Returns
-        -------
-        log_density, derivative : ndarrays
-            log p(T(u)) + log |dx/du| and its derivative with respect to u, of the shape of `u`.
-        """
+        """Log density log p(T(u)) + log |dx/du| of u where x = T(u) follows this prior, and its slope, elementwise."""
         t = self.transform
         x = t.constrain(u)
         return self.logpdf(x) + t.log_jacobian(u), self.dlogpdf(x) * t.dconstrain(u) + t.dlog_jacobian(u)
