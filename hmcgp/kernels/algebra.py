@@ -24,6 +24,24 @@ class _Pair(Kernel):
 
 
 @dataclass(frozen=True)
+class Wrapped(Kernel):
+    """Base class of kernels that wrap another one."""
+
+    kernel: Kernel
+
+
+@dataclass(frozen=True)
+class _Nameless(Wrapped):
+    """Base class of wrappers whose parameters go by the name of the kernel inside."""
+
+    def _label(self) -> str:
+        return self.kernel._label()
+
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        return own
+
+
+@dataclass(frozen=True)
 class Sum(_Pair):
     """k1(x, x') + k2(x, x')."""
 
@@ -62,7 +80,7 @@ class Product(_Pair):
 
 
 @dataclass(frozen=True)
-class Scaled(Kernel):
+class Scaled(_Nameless):
     """scale * k(x, x').
 
     Parameters
@@ -71,14 +89,7 @@ class Scaled(Kernel):
     scale : float or prior
     """
 
-    kernel: Kernel
     scale: Value = parameter("variance")
-
-    def _label(self) -> str:
-        return self.kernel._label()
-
-    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
-        return own
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         scale = value_of(self, "scale")
@@ -96,7 +107,7 @@ class Scaled(Kernel):
 
 
 @dataclass(frozen=True)
-class On(Kernel):
+class On(_Nameless):
     """k(x_S, x'_S): a kernel of some of the columns.
 
     Parameters
@@ -106,14 +117,7 @@ class On(Kernel):
         Positions or names; `with_positions` turns names into positions.
     """
 
-    kernel: Kernel
     columns: tuple[int | str, ...]
-
-    def _label(self) -> str:
-        return self.kernel._label()
-
-    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
-        return own
 
     def _positions(self, inputs: Sequence[str]) -> list[int]:
         if not self.columns:
@@ -127,7 +131,6 @@ class On(Kernel):
         return [inputs[i] for i in self._positions(inputs)]
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """Kernel with column names replaced by positions (see `Kernel.with_positions`)."""
         return On(self.kernel.with_positions(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
     def _cut(self, X: Array) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, transposed, value_of
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, sum_if_shared, transposed, value_of
 from hmcgp.kernels.compiled import gibbs as core
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
@@ -64,11 +64,9 @@ class Gibbs(Kernel):
 
         def pullback(G: Array) -> Array:
             D = core.pull_back(G, K, XT, R)  # (d, n), with respect to log r
-            scales, weights = D.sum(axis=1), D @ B  # (d,), (d, m)
-            if np.ndim(length_scale) == 0:
-                scales = scales.sum(keepdims=True)
+            scales, weights = sum_if_shared(length_scale, D.sum(axis=1)), D @ B  # (d,), (d, m)
             weights = weights.sum(axis=0) if np.size(self.weight) <= B.shape[1] else weights.ravel()
-            weights = weights.sum(keepdims=True) if np.ndim(self.weight) == 0 else weights
+            weights = sum_if_shared(self.weight, weights)
             return np.concatenate([[np.vdot(G, K) / variance], scales / length_scale, weights])
 
         return K, pullback
@@ -79,9 +77,8 @@ class Gibbs(Kernel):
         if X2 is None:
             return core.covariance(transposed(X), R, variance)
         check_columns(X.shape[1], X2.shape[1])
-        return core.cross_covariance(
-            transposed(X), R, transposed(X2), self._scales(X2, basis_values(self.basis, X2)), variance
-        )
+        R2 = self._scales(X2, basis_values(self.basis, X2))
+        return core.cross_covariance(transposed(X), R, transposed(X2), R2, variance)
 
     def diag(self, X: Array) -> Array:
         return np.full(len(X), float(value_of(self, "variance")))

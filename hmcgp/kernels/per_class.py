@@ -33,7 +33,12 @@ class PerClass(Kernel):
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        kernels = _checked(tuple(self.kernels))
+        kernels = tuple(self.kernels)
+        for kernel in kernels:
+            refuse_class("kernel", kernel)
+        bad = [k for k in kernels if not isinstance(k, Kernel) or isinstance(k, PerClass)]
+        if bad or len(kernels) < 2:
+            raise InvalidInput(f"kernels of classes must be two or more hmcgp kernels; got {bad or list(kernels)}.")
         names = tuple(self.names) or tuple(f"class{c}" for c in range(len(kernels)))
         if len(names) != len(kernels) or len(set(names)) < len(names):
             raise InvalidInput(f"{len(kernels)} kernels need as many different names of classes; got {list(names)}.")
@@ -53,7 +58,6 @@ class PerClass(Kernel):
         ]
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """Kernels with column names replaced by positions (see `Kernel.with_positions`)."""
         return self._with({"kernels": tuple(k.with_positions(inputs) for k in self.kernels)})
 
     def _take_values(self, remaining: list[Any]) -> Self:
@@ -75,12 +79,3 @@ class PerClass(Kernel):
     def diag(self, X: Array) -> Array:
         """Prior variances of each class at each row of X, of shape (C, n)."""
         return np.stack([k.diag(X) for k in self.kernels])
-
-
-def _checked(kernels: tuple[Any, ...]) -> tuple[Kernel, ...]:
-    for kernel in kernels:
-        refuse_class("kernel", kernel)
-    bad = [k for k in kernels if not isinstance(k, Kernel) or isinstance(k, PerClass)]
-    if bad or len(kernels) < 2:
-        raise InvalidInput(f"kernels of classes must be two or more hmcgp kernels; got {bad or list(kernels)}.")
-    return kernels

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Parameter, Pullback, Value, check_columns, parameter, value_of
+from hmcgp.kernels.base import Parameter, Pullback, Value, check_columns, parameter, sum_if_shared, value_of
 from hmcgp.kernels.compiled import power as power_core
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.kernels.stationary import Stationary
@@ -24,11 +24,8 @@ class ExponentialPower(Stationary):
 
     Parameters
     ----------
-    variance : float or prior, optional
-    length_scale : float, sequence of float or prior, optional
-        One for all inputs or, with `ard`, one per input.
-    ard : bool, default=False
-        One length scale per input.
+    variance, length_scale, ard
+        As of `SquaredExponential`.
     power : float or prior, optional
         Below 2 in a prior; a fixed number may be 2.
     """
@@ -108,8 +105,7 @@ class Periodic(Stationary):
             # ∂φ/∂period = -φ/period; only differences of phases matter, so centre them against cancellation
             centred = phases - phases.mean(axis=1, keepdims=True)
             turns = -np.sum(self._pull_phases(G, K, Z) * centred, axis=1) / period
-            turns = turns.sum(keepdims=True) if np.ndim(period) == 0 else turns
-            return self._assemble(total / variance, squares[:d] + squares[d:], *turns)
+            return self._assemble(total / variance, squares[:d] + squares[d:], *sum_if_shared(period, turns))
 
         return K, pullback
 

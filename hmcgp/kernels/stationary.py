@@ -1,6 +1,7 @@
-"""Covariance functions of the difference x - x' that never vanish, each input divided by its length scale.
+"""Covariance functions of the difference x - x', each input divided by its length scale.
 
-Those with bounded support are in `hmcgp.kernels.compact`.
+`Triangle` and `Spherical` are zero beyond a finite distance.  They come from blurring: white noise convolved with the
+indicator of an interval, or a ball, of diameter length_scale; values farther apart share no noise (MacKay 1998).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, value_of
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, check_inputs, parameter, value_of
 from hmcgp.kernels.compiled import radial
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.runtime.typing import Array
@@ -31,6 +32,7 @@ class Stationary(Kernel):
         X = np.ascontiguousarray(X, dtype=float)
         if X.ndim != 2 or len(length_scale) not in {1, X.shape[1]}:  # compiled code does not look
             raise InvalidInput(f"'X' must have shape (n, d), and d = {len(length_scale)} length scales; got {X.shape}.")
+        check_inputs(self, X.shape[1])
         return core.scaled_transpose(X, length_scale)
 
     def _scaled_pair(self, X: Array, X2: Array) -> tuple[Array, Array]:
@@ -142,11 +144,8 @@ class Matern(Radial):
 
     Parameters
     ----------
-    variance : float or prior, optional
-    length_scale : float, sequence of float or prior, optional
-        One for all inputs or, with `ard`, one per input.
-    ard : bool, default=False
-        One length scale per input.
+    variance, length_scale, ard
+        As of `SquaredExponential`.
     nu : {0.5, 1.5, 2.5}, default=1.5
     """
 
@@ -172,11 +171,8 @@ class RationalQuadratic(Radial):
 
     Parameters
     ----------
-    variance : float or prior, optional
-    length_scale : float, sequence of float or prior, optional
-        One for all inputs or, with `ard`, one per input.
-    ard : bool, default=False
-        One length scale per input.
+    variance, length_scale, ard
+        As of `SquaredExponential`.
     shape : float or prior, optional
     """
 
@@ -187,3 +183,39 @@ class RationalQuadratic(Radial):
 
     def _pull_shape(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
         return (radial.pull_back_rational(G, K, W),)
+
+
+@dataclass(frozen=True)
+class Triangle(Radial):
+    """variance * max(0, 1 - |x - x'|/length_scale), for one input: a moving average of white noise.
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+    length_scale : float or prior, optional
+        Width of the average; values farther apart are independent.
+    ard : bool, default=False
+        Changes the name of the length scale only, as there is one input.
+    """
+
+    _kind = radial.TRIANGLE
+    _most_inputs = 1
+
+
+@dataclass(frozen=True)
+class Spherical(Radial):
+    """variance * (1 - 3/2 r + 1/2 r³) for r < 1, else 0, with r² = Σ_k (x_k - x'_k)² / length_scale_k², up to 3 inputs.
+
+    The average of white noise over a ball of diameter 1 (in three dimensions; in fewer, its restriction).
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+    length_scale : float, sequence of float or prior, optional
+        Diameter of the ball along each input: one for all or, with `ard`, one per input.
+    ard : bool, default=False
+        One length scale per input.
+    """
+
+    _kind = radial.SPHERICAL
+    _most_inputs = 3

@@ -16,21 +16,15 @@ from typing import Any
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, parameter, value_of
+from hmcgp.kernels.algebra import Wrapped
+from hmcgp.kernels.base import Parameter, Pullback, Value, parameter, value_of
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
 from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)
-class _Wrapped(Kernel):
-    """Base class of kernels that wrap another one."""
-
-    kernel: Kernel
-
-
-@dataclass(frozen=True)
-class _Mapped(_Wrapped):
+class _Mapped(Wrapped):
     """k(u(x), u(x'))."""
 
     @abstractmethod
@@ -176,7 +170,7 @@ class Embedded(_ParametricMap):
 
 
 @dataclass(frozen=True)
-class Rescaled(_Wrapped):
+class Rescaled(Wrapped):
     """a(x) k(x, x') a(x'): a function whose amplitude a varies over the input space.
 
     The amplitude is a function of your own, or log-linear, a(x) = exp(Σ_m weight_m φ_m(x)).

@@ -60,21 +60,26 @@ def _profile(kind: int, alpha: float, variance: float, s: Array, work: Array, k:
             k[j] = inside * (1.0 - r * (1.0 + cubic * (1.0 - s[j])))
             w[j] = inside * (1.0 + cubic - 3.0 * cubic * s[j]) / r if r > 0.0 else 0.0
     else:
-        rate = math.sqrt(1.0 + 2.0 * kind)  # √(2ν)
-        for j in range(m):
-            work[j] = -rate * math.sqrt(s[j])
-        exp_nonpositive(work, w, variance)  # variance e^-t
-        for j in range(m):
-            t = -work[j]
-            if kind == MATERN12:
-                k[j] = w[j]
-                w[j] = w[j] / t if t > 0.0 else 0.0
-            elif kind == MATERN32:
-                k[j] = (1.0 + t) * w[j]
-                w[j] *= 3.0
-            else:
-                k[j] = (1.0 + t * (1.0 + t / 3.0)) * w[j]
-                w[j] *= 5.0 / 3.0 * (1.0 + t)
+        _matern(kind, variance, s, work, k, w)
+
+
+@compiled_with_lock
+def _matern(kind: int, variance: float, s: Array, work: Array, k: Array, w: Array) -> None:
+    rate = math.sqrt(1.0 + 2.0 * kind)  # √(2ν)
+    for j in range(s.shape[0]):
+        work[j] = -rate * math.sqrt(s[j])
+    exp_nonpositive(work, w, variance)  # variance e^-t
+    for j in range(s.shape[0]):
+        t = -work[j]
+        if kind == MATERN12:
+            k[j] = w[j]
+            w[j] = w[j] / t if t > 0.0 else 0.0
+        elif kind == MATERN32:
+            k[j] = (1.0 + t) * w[j]
+            w[j] *= 3.0
+        else:
+            k[j] = (1.0 + t * (1.0 + t / 3.0)) * w[j]
+            w[j] *= 5.0 / 3.0 * (1.0 + t)
 
 
 @compiled_with_lock
