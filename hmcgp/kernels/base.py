@@ -85,22 +85,8 @@ class Kernel(Parametric, ABC):
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives Σ_ij G_ij ∂K_ij/∂x with respect to every entry of X: 2 Σ_j G_ij ∂k(x, x_j)/∂x at x = x_i.
 
-        Optional: needed where another kernel transforms the inputs of this one by a map with parameters.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, d)
-        G : ndarray of shape (n, n)
-            Symmetric.
-
-        Returns
-        -------
-        ndarray of shape (n, d)
-
-        Raises
-        ------
-        InvalidInput
-            If the kernel, or one that it is made of, does not know these derivatives (see `has_input_vjp`).
+        Optional: needed where another kernel transforms the inputs of this one by a map with parameters.  G is
+        symmetric.  A kernel that does not know these derivatives (see `has_input_vjp`) raises InvalidInput.
         """
         raise InvalidInput(
             f"{type(self).__name__} does not know its derivatives with respect to the inputs (input_vjp), so no "
@@ -179,19 +165,11 @@ class Kernel(Parametric, ABC):
         return found + [(owner, p) for p in self._own_parameters(inputs)]
 
     def parameters(self, inputs: Sequence[str]) -> list[Parameter]:
-        """All parameters, in the order of `pullback`, each with a name of its own.
+        """All parameters, for input columns of these names, in the order of `pullback`, each with a name of its own.
 
-        Parameters
-        ----------
-        inputs : sequence of str
-            Names of the input columns.
-
-        Returns
-        -------
-        list of Parameter
-            Where several kernels have a free parameter of the same name, their names stand before it:
-            `linear.variance`, `periodic.variance`; two of a kind are numbered in the order of the formula,
-            `squared_exponential1.variance` and `squared_exponential2.variance`.
+        Where several kernels have a free parameter of the same name, their names stand before it: `linear.variance`,
+        `periodic.variance`; two of a kind are numbered in the order of the formula, `squared_exponential1.variance`
+        and `squared_exponential2.variance`.
         """
         tree = self._tree(inputs, Owner(self._label()))
         shared = Counter(name for _, name in {(owner, p.name) for owner, p in tree if p.is_free})

@@ -33,12 +33,7 @@ class PerClass(Kernel):
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        kernels = tuple(self.kernels)
-        for kernel in kernels:
-            refuse_class("kernel", kernel)
-        bad = [k for k in kernels if not isinstance(k, Kernel) or isinstance(k, PerClass)]
-        if bad or len(kernels) < 2:
-            raise InvalidInput(f"kernels of classes must be two or more hmcgp kernels; got {bad or list(kernels)}.")
+        kernels = _checked(tuple(self.kernels))
         names = tuple(self.names) or tuple(f"class{c}" for c in range(len(kernels)))
         if len(names) != len(kernels) or len(set(names)) < len(names):
             raise InvalidInput(f"{len(kernels)} kernels need as many different names of classes; got {list(names)}.")
@@ -79,3 +74,12 @@ class PerClass(Kernel):
     def diag(self, X: Array) -> Array:
         """Prior variances of each class at each row of X, of shape (C, n)."""
         return np.stack([k.diag(X) for k in self.kernels])
+
+
+def _checked(kernels: tuple[Any, ...]) -> tuple[Kernel, ...]:
+    for kernel in kernels:
+        refuse_class("kernel", kernel)
+    bad = [k for k in kernels if not isinstance(k, Kernel) or isinstance(k, PerClass)]
+    if bad or len(kernels) < 2:
+        raise InvalidInput(f"kernels of classes must be two or more hmcgp kernels; got {bad or list(kernels)}.")
+    return kernels

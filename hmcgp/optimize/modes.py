@@ -56,7 +56,7 @@ def find_modes(
     tops: list[State] = []
     precisions: list[Array] = []  # -H at each
     counts: list[int] = []
-    for end in sorted((optimum.state for optimum in optima), key=lambda state: -state.logdensity):
+    for end, *_ in sorted(optima, key=lambda optimum: -optimum.state.logdensity):
         same = [_is_within(end, top, precision) for top, precision in zip(tops, precisions, strict=True)]
         if any(same):
             counts[same.index(True)] += 1

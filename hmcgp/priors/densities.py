@@ -75,19 +75,9 @@ class Prior(ABC):
         return self._where_inside(self._dlogpdf, x, 0.0)
 
     def sample(self, rng: np.random.Generator, size: int | None = None) -> Array | float:
-        """Draw from the prior.
+        """Draw a float, or an array of shape (size,), from the prior.
 
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            Source of randomness.
-        size : int, optional
-            How many draws; a single float when None.
-
-        Returns
-        -------
-        ndarray of shape (size,) or float
-            Draws inside the open support: one that rounds to an edge is moved to the nearest number within.
+        Draws are inside the open support: one that rounds to an edge is moved to the nearest number within.
         """
         lower, upper = self.support
         x = np.clip(self._sample(rng, size), np.nextafter(lower, upper), np.nextafter(upper, lower))

@@ -93,7 +93,7 @@ class HyperPrior:
         for i, name in enumerate(self.names):  # of one component each, such as length_scale[FL]
             if name in theta:
                 vector[i] = float(np.asarray(theta[name]).item())
-        missing = [self.names[i] for i in np.flatnonzero(np.isnan(vector))]
+        missing = np.array(self.names)[np.isnan(vector)].tolist()
         if missing:
             raise InvalidInput(f"'theta' gives no value for {missing}.")
         return vector

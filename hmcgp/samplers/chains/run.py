@@ -108,17 +108,7 @@ def sample(
     """
     with deferred_interrupts():
         check_flag("progressbar", progressbar)
-        run = prepare(
-            density,
-            sampler,
-            draws=draws,
-            tune=tune,
-            chains=chains,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            start=start,
-            max_time=max_time,
-        )
+        run = prepare(density, sampler, draws, tune, chains, random_state, n_jobs, start, max_time)
         store = None if checkpoint is None else Checkpoint(checkpoint, run)
         with store or nullcontext():
             if store is not None:
@@ -137,7 +127,6 @@ def sample(
 def prepare(
     density: LogDensity,
     sampler: str | Sampler,
-    *,
     draws: int,
     tune: int,
     chains: int,
