@@ -7,6 +7,7 @@ a k         K = a K1         Σ G ∘ K1 for a, and a G for k
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,24 @@ class Wrapped(Kernel):
     """Base class of kernels that wrap another one."""
 
     kernel: Kernel
+
+
+@dataclass(frozen=True)
+class Mapped(Wrapped):
+    """k(u(x), u(x'))."""
+
+    @abstractmethod
+    def _map(self, X: Array) -> Array:
+        """Transformed inputs u(x), one row per row of X."""
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        return self.kernel.vjp(self._map(X))
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        return self.kernel(self._map(X), None if X2 is None else self._map(X2))
+
+    def diag(self, X: Array) -> Array:
+        return self.kernel.diag(self._map(X))
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,7 @@ class Scaled(_Nameless):
 
 
 @dataclass(frozen=True)
-class On(_Nameless):
+class On(_Nameless, Mapped):
     """k(x_S, x'_S): a kernel of some of the columns.
 
     Parameters
@@ -133,7 +152,7 @@ class On(_Nameless):
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
         return On(self.kernel.with_positions(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
-    def _cut(self, X: Array) -> Array:
+    def _map(self, X: Array) -> Array:
         if any(isinstance(c, str) for c in self.columns):
             raise InvalidInput(
                 f"the kernel acts on the columns {list(self.columns)}, and does not know where they are: use "
@@ -141,20 +160,11 @@ class On(_Nameless):
             )
         return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
 
-    def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        return self.kernel.vjp(self._cut(X))
-
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`); 0 in the columns that are not seen."""
         dX = np.zeros(X.shape)
-        dX[:, np.asarray(self.columns, dtype=int)] = self.kernel.input_vjp(self._cut(X), G)
+        dX[:, np.asarray(self.columns, dtype=int)] = self.kernel.input_vjp(self._map(X), G)
         return dX
-
-    def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        return self.kernel(self._cut(X), None if X2 is None else self._cut(X2))
-
-    def diag(self, X: Array) -> Array:
-        return self.kernel.diag(self._cut(X))
 
 
 def _position(column: int | str, inputs: Sequence[str]) -> int:

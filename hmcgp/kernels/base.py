@@ -45,12 +45,12 @@ __all__ = ["Kernel", "Parameter", "Pullback", "Value", "parameter", "value_of"]
 Pullback: TypeAlias = Callable[[Array], Array]
 
 
+@dataclass(frozen=True, eq=False)
 class Owner:
     """One kernel of a formula, with the name that its parameters go by; equal kernels are different owners."""
 
-    def __init__(self, name: str, within: str = "") -> None:
-        self.name = name
-        self.within = within  # what the names of kernels inside begin with: "slope."
+    name: str
+    within: str = ""  # what the names of kernels inside begin with: "slope."
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.algebra import Wrapped
+from hmcgp.kernels.algebra import Mapped, Wrapped
 from hmcgp.kernels.base import Parameter, Pullback, Value, parameter, value_of
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
@@ -24,25 +24,7 @@ from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)
-class _Mapped(Wrapped):
-    """k(u(x), u(x'))."""
-
-    @abstractmethod
-    def _map(self, X: Array) -> Array:
-        """Transformed inputs u(x), one row per row of X."""
-
-    def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        return self.kernel.vjp(self._map(X))
-
-    def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        return self.kernel(self._map(X), None if X2 is None else self._map(X2))
-
-    def diag(self, X: Array) -> Array:
-        return self.kernel.diag(self._map(X))
-
-
-@dataclass(frozen=True)
-class _ParametricMap(_Mapped):
+class _ParametricMap(Mapped):
     """k(u(x), u(x')) where u has parameters."""
 
     @abstractmethod
@@ -76,7 +58,7 @@ class _ParametricMap(_Mapped):
 
 
 @dataclass(frozen=True)
-class Warped(_Mapped):
+class Warped(Mapped):
     """k(u(x), u(x')) with a function u of your own.
 
     Parameters

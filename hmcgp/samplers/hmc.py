@@ -10,10 +10,9 @@ e = 0.1, n = 20 and no jitter: `HMC(step_size=0.1, n_steps=20, jitter=0)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, exp, inf, pi
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,9 +23,7 @@ from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.hamiltonian import Hamiltonian, check_positive
 from hmcgp.samplers.integrators import State, Work, leapfrog
 from hmcgp.samplers.metric import end_energy, kinetic_energy, sample_momentum
-from hmcgp.samplers.trace import Info
-
-Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
+from hmcgp.samplers.trace import Info, Step
 
 
 def divide(time: float, longest: float, max_steps: int) -> tuple[float, int]:

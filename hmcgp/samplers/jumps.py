@@ -15,10 +15,9 @@ to be accepted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf, lgamma, log, pi
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import softmax
@@ -26,11 +25,11 @@ from scipy.special import softmax
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers import hmc
 from hmcgp.samplers.adaptation import Tuning
+from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.integrators import State, Work, evaluate
 from hmcgp.samplers.metric import Metric, as_metric
-from hmcgp.samplers.trace import JumpInfo
+from hmcgp.samplers.trace import JumpInfo, Step
 
 DEGREES = 5.0  # of freedom: tails heavier than those of p
 EVENLY = 0.05  # share of the proposals spread evenly over the modes, in case Laplace's shares are wrong
@@ -100,10 +99,7 @@ class Mixture:
         return np.asarray(self._log_height - 0.5 * (DEGREES + len(u)) * np.log1p(square / DEGREES))
 
 
-Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, JumpInfo]]
-
-
-def with_jump(step: hmc.Step, density: LogDensity, mixture: Mixture) -> Step:
+def with_jump(step: Step, density: LogDensity, mixture: Mixture) -> Step:
     """Build the transition that makes a step, which leaves the density invariant, and then proposes a jump."""
 
     def both(rng: np.random.Generator, state: State) -> tuple[State, JumpInfo]:
@@ -118,13 +114,13 @@ def with_jump(step: hmc.Step, density: LogDensity, mixture: Mixture) -> Step:
         work = Work(*(getattr(info, name) for name in Work._fields)).plus(evaluation)
         if evaluation.failure:  # a proposal may fail far out: that says nothing of the accuracy of the draw
             work = work._replace(solver_residual=info.solver_residual)
-        return state, JumpInfo(*info._replace(lp=state.logdensity, **work._asdict()), jumped)
+        return state, JumpInfo(**info._asdict() | work._asdict() | {"lp": state.logdensity, "jumped": jumped})
 
     return both
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JumpingHMC(hmc.HMC):
+class JumpingHMC(HMC):
     """Hamiltonian Monte Carlo with a jump between known modes after every trajectory.
 
     Parameters
@@ -164,5 +160,5 @@ class JumpingHMC(hmc.HMC):
     def within_mode(self, state: State) -> State:
         return state._replace(position=state.position - Mixture(self.modes).nearest(state.position))
 
-    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:  # type: ignore[override]
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
         return with_jump(super().build_step(density, tuning), density, Mixture(self.modes))

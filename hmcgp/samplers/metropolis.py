@@ -8,10 +8,9 @@ Metropolis et al. (1953); Roberts, Gelman & Gilks (1997).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf, sqrt
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,9 +20,7 @@ from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, init_dual_average, init_welford
 from hmcgp.samplers.integrators import State, Work, evaluate
 from hmcgp.samplers.metric import Metric, apply, as_metric
-from hmcgp.samplers.trace import AnyInfo, Info
-
-Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
+from hmcgp.samplers.trace import AnyInfo, Info, Step
 
 
 @dataclass(frozen=True, eq=False)

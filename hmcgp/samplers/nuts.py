@@ -15,10 +15,9 @@ Carlo, appendix A; the checks across the join are those of Stan >= 2.21.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, log1p
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,9 +28,8 @@ from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.hamiltonian import Hamiltonian
 from hmcgp.samplers.integrators import State, Work, leapfrog
 from hmcgp.samplers.metric import kinetic_energy, sample_momentum, velocity
+from hmcgp.samplers.trace import Step
 from hmcgp.samplers.trace import TreeInfo as Info
-
-Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
 
 
 class End(NamedTuple):

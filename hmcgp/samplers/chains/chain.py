@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from math import inf
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.chains.record import Record
 from hmcgp.samplers.integrators import State
 from hmcgp.samplers.start import find_start
-from hmcgp.samplers.trace import AnyInfo
-
-Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, AnyInfo]]
+from hmcgp.samplers.trace import AnyInfo, Step
 
 
 class Sampler(Protocol):
