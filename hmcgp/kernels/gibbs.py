@@ -60,7 +60,7 @@ class Gibbs(Kernel):
         variance, length_scale = float(value_of(self, "variance")), value_of(self, "length_scale")
         B, XT = basis_values(self.basis, X), transposed(X)
         R = self._scales(X, B)
-        K = core.covariance(XT, R, variance)
+        K = core.covariance(XT, R, XT, R, variance, True)
 
         def pullback(G: Array) -> Array:
             D = core.pull_back(G, K, XT, R)  # (d, n), with respect to log r
@@ -72,13 +72,10 @@ class Gibbs(Kernel):
         return K, pullback
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        variance = float(value_of(self, "variance"))
-        R = self._scales(X, basis_values(self.basis, X))
-        if X2 is None:
-            return core.covariance(transposed(X), R, variance)
+        variance, same, X2 = float(value_of(self, "variance")), X2 is None, X if X2 is None else X2
         check_columns(X.shape[1], X2.shape[1])
-        R2 = self._scales(X2, basis_values(self.basis, X2))
-        return core.cross_covariance(transposed(X), R, transposed(X2), R2, variance)
+        R, R2 = (self._scales(x, basis_values(self.basis, x)) for x in (X, X2))
+        return core.covariance(transposed(X), R, transposed(X2), R2, variance, same)
 
     def diag(self, X: Array) -> Array:
         return np.full(len(X), float(value_of(self, "variance")))

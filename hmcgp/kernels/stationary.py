@@ -35,8 +35,9 @@ class Stationary(Kernel):
         check_inputs(self, X.shape[1])
         return core.scaled_transpose(X, length_scale)
 
-    def _scaled_pair(self, X: Array, X2: Array) -> tuple[Array, Array]:
-        Z, Z2 = self._scaled(X), self._scaled(X2)
+    def _scaled_pair(self, X: Array, X2: Array | None) -> tuple[Array, Array]:
+        Z = self._scaled(X)
+        Z2 = Z if X2 is None else self._scaled(X2)
         check_columns(len(Z), len(Z2))
         return Z, Z2
 
@@ -74,7 +75,7 @@ class SquaredExponential(Stationary):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
-        K = core.covariance(Z, variance)
+        K = core.covariance(Z, Z, variance, True)
 
         def pullback(G: Array) -> Array:
             # ∂K/∂variance = K/variance,  ∂K/∂ℓ_k = K (z_k - z'_k)²/ℓ_k
@@ -85,14 +86,12 @@ class SquaredExponential(Stationary):
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         Z = self._scaled(X)
-        K = core.covariance(Z, float(value_of(self, "variance")))
+        K = core.covariance(Z, Z, float(value_of(self, "variance")), True)
         return -2.0 * core.pull_back_inputs(G, K, Z).T / value_of(self, "length_scale")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         variance = float(value_of(self, "variance"))
-        if X2 is None:
-            return core.covariance(self._scaled(X), variance)
-        return core.cross_covariance(*self._scaled_pair(X, X2), variance)
+        return core.covariance(*self._scaled_pair(X, X2), variance, X2 is None)
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class Radial(Stationary):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
-        K, W = radial.covariance(*self._profile(), Z, variance, True)
+        K, W = radial.covariance(*self._profile(), Z, Z, variance, True, True)
 
         def pullback(G: Array) -> Array:
             _, squares = core.pull_back(G, W, Z)
@@ -123,14 +122,12 @@ class Radial(Stationary):
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`); 0 between coincident rows where φ has a cusp."""
         Z = self._scaled(X)
-        _, W = radial.covariance(*self._profile(), Z, float(value_of(self, "variance")), True)
+        _, W = radial.covariance(*self._profile(), Z, Z, float(value_of(self, "variance")), True, True)
         return -2.0 * core.pull_back_inputs(G, W, Z).T / value_of(self, "length_scale")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         variance = float(value_of(self, "variance"))
-        if X2 is None:
-            return radial.covariance(*self._profile(), self._scaled(X), variance, False)[0]
-        return radial.cross_covariance(*self._profile(), *self._scaled_pair(X, X2), variance)
+        return radial.covariance(*self._profile(), *self._scaled_pair(X, X2), variance, X2 is None, False)[0]
 
 
 @dataclass(frozen=True)

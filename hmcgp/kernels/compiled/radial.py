@@ -83,28 +83,23 @@ def _matern(kind: int, variance: float, s: Array, work: Array, k: Array, w: Arra
 
 
 @compiled_with_lock
-def covariance(kind: int, alpha: float, Z: Array, variance: float, slopes: bool) -> tuple[Array, Array]:
-    """K of the n columns of Z, symmetric, of shape (n, n), and with `slopes` the lower triangle of W."""
-    n = Z.shape[1]
-    K, W = np.empty((n, n)), np.empty((n if slopes else 1, n))
-    s, work = np.empty(n), np.empty(n)
-    for i in range(n):
-        m = i + 1
-        _square_distances(Z, i, Z, m, s)
-        _profile(kind, alpha, variance, s[:m], work[:m], K[i, :m], W[i if slopes else 0, :m])
-    mirror_lower(K)
-    return K, W
+def covariance(
+    kind: int, alpha: float, Z: Array, Z2: Array, variance: float, symmetric: bool, slopes: bool
+) -> tuple[Array, Array]:
+    """K between the n columns of Z and the m columns of Z2, of shape (n, m), and with `slopes` also W.
 
-
-@compiled_with_lock
-def cross_covariance(kind: int, alpha: float, Z: Array, Z2: Array, variance: float) -> Array:
-    """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m)."""
+    Of a `symmetric` K, whose columns Z and Z2 are equal, W is the lower triangle.
+    """
     n, m = Z.shape[1], Z2.shape[1]
-    K, s, work, w = np.empty((n, m)), np.empty(m), np.empty(m), np.empty(m)
+    K, W = np.empty((n, m)), np.empty((n if slopes else 1, m))
+    s, work = np.empty(m), np.empty(m)
     for i in range(n):
-        _square_distances(Z, i, Z2, m, s)
-        _profile(kind, alpha, variance, s, work, K[i], w)
-    return K
+        end = i + 1 if symmetric else m
+        _square_distances(Z, i, Z2, end, s)
+        _profile(kind, alpha, variance, s[:end], work[:end], K[i, :end], W[i if slopes else 0, :end])
+    if symmetric:
+        mirror_lower(K)
+    return K, W
 
 
 @compiled_with_lock
