@@ -5,14 +5,13 @@ from hmcgp.kernels.algebra import On, Product, Scaled, Sum
 from hmcgp.kernels.base import Kernel, Parameter, parameter
 from hmcgp.kernels.categorical import Categorical
 from hmcgp.kernels.checking import check_gradient
-from hmcgp.kernels.compact import Spherical, Triangle
 from hmcgp.kernels.coregional import Coregional
 from hmcgp.kernels.derivatives import WithDerivatives
 from hmcgp.kernels.gibbs import Gibbs
 from hmcgp.kernels.neural import NeuralNetwork
 from hmcgp.kernels.nonstationary import Constant, Linear, Polynomial, White, Wiener
 from hmcgp.kernels.separable import ExponentialPower, Periodic
-from hmcgp.kernels.stationary import Matern, RationalQuadratic, SquaredExponential
+from hmcgp.kernels.stationary import Matern, RationalQuadratic, Spherical, SquaredExponential, Triangle
 from hmcgp.kernels.transformed import Embedded, Rescaled, SinhArcsinh, Warped
 from hmcgp.numerics.basis import RadialBasis
 

@@ -79,7 +79,6 @@ class Additive(Kernel):
         return found
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """Kernel with column names replaced by positions (see `Kernel.with_positions`)."""
         return self._with({"kernel": self.kernel.with_positions(inputs[:1])})
 
     def _take_values(self, remaining: list[Any]) -> Self:

@@ -7,6 +7,7 @@ a k         K = a K1         Σ G ∘ K1 for a, and a G for k
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,42 @@ from hmcgp.runtime.typing import Array
 class _Pair(Kernel):
     left: Kernel
     right: Kernel
+
+
+@dataclass(frozen=True)
+class Wrapped(Kernel):
+    """Base class of kernels that wrap another one."""
+
+    kernel: Kernel
+
+
+@dataclass(frozen=True)
+class Mapped(Wrapped):
+    """k(u(x), u(x'))."""
+
+    @abstractmethod
+    def _map(self, X: Array) -> Array:
+        """Transformed inputs u(x), one row per row of X."""
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        return self.kernel.vjp(self._map(X))
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        return self.kernel(self._map(X), None if X2 is None else self._map(X2))
+
+    def diag(self, X: Array) -> Array:
+        return self.kernel.diag(self._map(X))
+
+
+@dataclass(frozen=True)
+class _Nameless(Wrapped):
+    """Base class of wrappers whose parameters go by the name of the kernel inside."""
+
+    def _label(self) -> str:
+        return self.kernel._label()
+
+    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
+        return own
 
 
 @dataclass(frozen=True)
@@ -62,7 +99,7 @@ class Product(_Pair):
 
 
 @dataclass(frozen=True)
-class Scaled(Kernel):
+class Scaled(_Nameless):
     """scale * k(x, x').
 
     Parameters
@@ -71,14 +108,7 @@ class Scaled(Kernel):
     scale : float or prior
     """
 
-    kernel: Kernel
     scale: Value = parameter("variance")
-
-    def _label(self) -> str:
-        return self.kernel._label()
-
-    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
-        return own
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         scale = value_of(self, "scale")
@@ -96,7 +126,7 @@ class Scaled(Kernel):
 
 
 @dataclass(frozen=True)
-class On(Kernel):
+class On(_Nameless, Mapped):
     """k(x_S, x'_S): a kernel of some of the columns.
 
     Parameters
@@ -106,14 +136,7 @@ class On(Kernel):
         Positions or names; `with_positions` turns names into positions.
     """
 
-    kernel: Kernel
     columns: tuple[int | str, ...]
-
-    def _label(self) -> str:
-        return self.kernel._label()
-
-    def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
-        return own
 
     def _positions(self, inputs: Sequence[str]) -> list[int]:
         if not self.columns:
@@ -127,10 +150,9 @@ class On(Kernel):
         return [inputs[i] for i in self._positions(inputs)]
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """Kernel with column names replaced by positions (see `Kernel.with_positions`)."""
         return On(self.kernel.with_positions(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
-    def _cut(self, X: Array) -> Array:
+    def _map(self, X: Array) -> Array:
         if any(isinstance(c, str) for c in self.columns):
             raise InvalidInput(
                 f"the kernel acts on the columns {list(self.columns)}, and does not know where they are: use "
@@ -138,20 +160,11 @@ class On(Kernel):
             )
         return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
 
-    def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        return self.kernel.vjp(self._cut(X))
-
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`); 0 in the columns that are not seen."""
         dX = np.zeros(X.shape)
-        dX[:, np.asarray(self.columns, dtype=int)] = self.kernel.input_vjp(self._cut(X), G)
+        dX[:, np.asarray(self.columns, dtype=int)] = self.kernel.input_vjp(self._map(X), G)
         return dX
-
-    def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        return self.kernel(self._cut(X), None if X2 is None else self._cut(X2))
-
-    def diag(self, X: Array) -> Array:
-        return self.kernel.diag(self._cut(X))
 
 
 def _position(column: int | str, inputs: Sequence[str]) -> int:

@@ -24,13 +24,14 @@ optional: only maps of the inputs that have parameters of their own need it.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -39,32 +40,24 @@ from hmcgp.parameters import Parameter, parameter
 from hmcgp.parameters.declaration import Parametric, Value, value_of
 from hmcgp.runtime.typing import Array
 
-__all__ = [
-    "Kernel",
-    "Parameter",
-    "Pullback",
-    "Value",
-    "check_columns",
-    "check_inputs",
-    "parameter",
-    "transposed",
-    "value_of",
-]
+__all__ = ["Kernel", "Parameter", "Pullback", "Value", "parameter", "value_of"]
 
 Pullback: TypeAlias = Callable[[Array], Array]
 
 
+@dataclass(frozen=True, eq=False)
 class Owner:
     """One kernel of a formula, with the name that its parameters go by; equal kernels are different owners."""
 
-    def __init__(self, name: str, within: str = "") -> None:
-        self.name = name
-        self.within = within  # what the names of kernels inside begin with: "slope."
+    name: str
+    within: str = ""  # what the names of kernels inside begin with: "slope."
 
 
 @dataclass(frozen=True)
 class Kernel(Parametric, ABC):
     """Base class of covariance functions."""
+
+    _most_inputs: ClassVar[float] = math.inf  # for which the formula is positive definite
 
     @abstractmethod
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
@@ -92,22 +85,8 @@ class Kernel(Parametric, ABC):
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives Σ_ij G_ij ∂K_ij/∂x with respect to every entry of X: 2 Σ_j G_ij ∂k(x, x_j)/∂x at x = x_i.
 
-        Optional: needed where another kernel transforms the inputs of this one by a map with parameters.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, d)
-        G : ndarray of shape (n, n)
-            Symmetric.
-
-        Returns
-        -------
-        ndarray of shape (n, d)
-
-        Raises
-        ------
-        InvalidInput
-            If the kernel, or one that it is made of, does not know these derivatives (see `has_input_vjp`).
+        Optional: needed where another kernel transforms the inputs of this one by a map with parameters.  G is
+        symmetric.  A kernel that does not know these derivatives (see `has_input_vjp`) raises InvalidInput.
         """
         raise InvalidInput(
             f"{type(self).__name__} does not know its derivatives with respect to the inputs (input_vjp), so no "
@@ -131,9 +110,7 @@ class Kernel(Parametric, ABC):
 
     def __radd__(self, other: object) -> Kernel:
         """Let `sum([k1, k2])` work, which starts from 0."""
-        if other != 0:
-            raise TypeError(f"only kernels can be added; got {other!r}. A constant offset is Constant(variance).")
-        return self
+        return self if other == 0 else self + other  # type: ignore[operator]  # which refuses it
 
     def __mul__(self, other: Kernel | Value) -> Kernel:
         from hmcgp.kernels.algebra import Product, Scaled
@@ -162,9 +139,6 @@ class Kernel(Parametric, ABC):
 
     def children(self) -> dict[str, Kernel]:
         """Kernels this one is made of, by field."""
-        return self._child_fields()
-
-    def _child_fields(self) -> dict[str, Kernel]:
         return {name: value for name, value in self.__dict__.items() if isinstance(value, Kernel)}
 
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
@@ -179,6 +153,10 @@ class Kernel(Parametric, ABC):
         """Owner of the parameters of a child: the child itself, unless a class says otherwise."""
         return Owner(own.within + child._label(), own.within)
 
+    def _own_parameters(self, inputs: Sequence[str]) -> list[Parameter]:
+        check_inputs(self, len(inputs))
+        return super()._own_parameters(inputs)
+
     def _tree(self, inputs: Sequence[str], owner: Owner) -> list[tuple[Owner, Parameter]]:
         """Every parameter below this kernel with its owner, own ones last."""
         found = []
@@ -187,19 +165,11 @@ class Kernel(Parametric, ABC):
         return found + [(owner, p) for p in self._own_parameters(inputs)]
 
     def parameters(self, inputs: Sequence[str]) -> list[Parameter]:
-        """All parameters, in the order of `pullback`, each with a name of its own.
+        """All parameters, for input columns of these names, in the order of `pullback`, each with a name of its own.
 
-        Parameters
-        ----------
-        inputs : sequence of str
-            Names of the input columns.
-
-        Returns
-        -------
-        list of Parameter
-            Where several kernels have a free parameter of the same name, their names stand before it:
-            `linear.variance`, `periodic.variance`; two of a kind are numbered in the order of the formula,
-            `squared_exponential1.variance` and `squared_exponential2.variance`.
+        Where several kernels have a free parameter of the same name, their names stand before it: `linear.variance`,
+        `periodic.variance`; two of a kind are numbered in the order of the formula, `squared_exponential1.variance`
+        and `squared_exponential2.variance`.
         """
         tree = self._tree(inputs, Owner(self._label()))
         shared = Counter(name for _, name in {(owner, p.name) for owner, p in tree if p.is_free})
@@ -214,18 +184,12 @@ class Kernel(Parametric, ABC):
         return named
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """Kernel with column names replaced by positions.
-
-        Parameters
-        ----------
-        inputs : sequence of str
-            Names of the input columns.
-        """
-        return self._with({n: k.with_positions(self._child_inputs(inputs)) for n, k in self._child_fields().items()})
+        """Kernel with column names replaced by positions among `inputs`, the names of all columns."""
+        return self._with({n: k.with_positions(self._child_inputs(inputs)) for n, k in self.children().items()})
 
     def _take_values(self, remaining: list[Any]) -> Self:
         """Take this kernel's values, its children's first, from the front of the list."""
-        changes: dict[str, Any] = {name: child._take_values(remaining) for name, child in self._child_fields().items()}
+        changes: dict[str, Any] = {name: child._take_values(remaining) for name, child in self.children().items()}
         for f in self._own_fields():
             changes[f.name] = remaining.pop(0)
         return self._with(changes)
@@ -249,8 +213,9 @@ def check_columns(n_inputs: int, n_inputs2: int) -> None:
         raise InvalidInput(f"'X' and 'X2' must have the same inputs; got {n_inputs} and {n_inputs2} columns.")
 
 
-def check_inputs(kernel: Kernel, n_inputs: int, most: int) -> None:
+def check_inputs(kernel: Kernel, n_inputs: int) -> None:
     """Refuse more inputs than those for which a kernel is positive definite."""
+    most = kernel._most_inputs
     if n_inputs > most:
         name, limit = type(kernel).__name__, "one input" if most == 1 else f"up to {most} inputs"
         raise InvalidInput(
@@ -262,3 +227,15 @@ def check_inputs(kernel: Kernel, n_inputs: int, most: int) -> None:
 def transposed(X: Array) -> Array:
     """Transpose of X for compiled loops, one contiguous row per input: of shape (d, n)."""
     return np.ascontiguousarray(np.asarray(X, dtype=float).T)
+
+
+def inner_products(X: Array, X2: Array | None, weight: Array | float) -> Array:
+    """Σ_k weight_k x_k x'_k for all pairs of rows, of shape (n, m)."""
+    root = np.sqrt(weight)  # on both sides: the product is then symmetric to the last bit
+    S = X * root
+    return np.asarray(S @ (S if X2 is None else X2 * root).T)
+
+
+def sum_if_shared(value: Value, parts: Array) -> Array:
+    """Derivatives in each component, of shape (k,); their sum, of shape (1,), where one number serves all."""
+    return parts if np.ndim(value) else np.asarray(parts.sum(keepdims=True))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, transposed, value_of
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, sum_if_shared, transposed, value_of
 from hmcgp.numerics.compiled import compiled_with_lock
 from hmcgp.runtime.typing import Array
 
@@ -63,11 +63,7 @@ class Categorical(Kernel):
         Z = transposed(X)
         K = self._covariance(Z, Z)
 
-        def pullback(G: Array) -> Array:
-            weights = -_pull_back(G * K, Z)
-            return weights if np.ndim(self.weight) == 1 else weights.sum(keepdims=True)
-
-        return K, pullback
+        return K, lambda G: sum_if_shared(self.weight, -_pull_back(G * K, Z))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         Z = transposed(X)
@@ -76,5 +72,4 @@ class Categorical(Kernel):
         return self._covariance(Z, Z2)
 
     def diag(self, X: Array) -> Array:
-        """One, at each row of X."""
         return np.ones(len(X))

@@ -67,7 +67,9 @@ def check_gradient(
     G = V + V.T
     found = _check_pullback(kernel, parameters, values, X, G, rtol)
     if valued.has_input_vjp:
-        _check_input_vjp(valued, inputs, X, G, rtol)
+        numeric = _differences(lambda x: float(np.sum(G * valued(x.reshape(X.shape)))), X.ravel())
+        entries = [f"X[{i}, {name}]" for i in range(len(X)) for name in inputs]
+        _compare(valued, "its input_vjp", entries, valued.input_vjp(X, G).ravel(), numeric, rtol)
     return found
 
 
@@ -80,17 +82,11 @@ def _check_pullback(
     grad = np.asarray(valued.vjp(X)[1](G), dtype=float)
     if grad.shape != theta.shape:
         _fail(valued, f"its pullback must give {len(theta)} derivatives, for {names}; it gives the shape {grad.shape}")
-    numeric = _differences(lambda t: _sum(kernel.with_values(_split(parameters, t))(X), G), theta)
+    numeric = _differences(lambda t: float(np.sum(G * kernel.with_values(_split(parameters, t))(X))), theta)
     # a number given beforehand need have no derivative; the pullback says so with NaN
     given = np.repeat([not p.is_free for p in parameters], [p.size for p in parameters]).astype(bool)
     _compare(valued, "its pullback", names, np.where(given & np.isnan(grad), numeric, grad), numeric, rtol)
     return GradientCheck(names, theta, grad, numeric)
-
-
-def _check_input_vjp(kernel: Kernel, inputs: list[str], X: Array, G: Array, rtol: float) -> None:
-    numeric = _differences(lambda x: _sum(kernel(x.reshape(X.shape)), G), X.ravel())
-    entries = [f"X[{i}, {name}]" for i in range(len(X)) for name in inputs]
-    _compare(kernel, "its input_vjp", entries, kernel.input_vjp(X, G).ravel(), numeric, rtol)
 
 
 def _check_matrices(kernel: Kernel, X: Array) -> None:
@@ -128,10 +124,6 @@ def _some_value(p: Parameter, rng: np.random.Generator) -> Array | float:
 def _split(parameters: list[Parameter], theta: Array) -> list[Array | float]:
     parts = np.split(theta, np.cumsum([p.size for p in parameters])[:-1]) if parameters else []
     return [part if p.labels is not None else float(part[0]) for p, part in zip(parameters, parts, strict=True)]
-
-
-def _sum(K: Array, G: Array) -> float:
-    return float(np.sum(G * K))
 
 
 def _differences(fun: Callable[[Array], float], x: Array) -> Array:

@@ -35,17 +35,9 @@ _DRAWS = 10  # from the prior before a kernel that gives no finite matrix is ref
 _HELP = "hmcgp.kernels.check_gradient(kernel, X) tests a kernel of your own"
 
 
-# -- every array -----------------------------------------------------------------------------------------------------
-
-
 def covariance(kernel: Kernel, X: Array) -> Array:
     """kernel(X), of shape (n, n), or (C, n, n) for a kernel per class."""
     return _array(kernel, "__call__", kernel(X), _shape(kernel, len(X), len(X)))
-
-
-def checked_covariance(kernel: Kernel, K: Array, n: int) -> Array:
-    """Return kernel(X) at n inputs, of shape (n, n), or (C, n, n)."""
-    return _array(kernel, "__call__", K, _shape(kernel, n, n))
 
 
 def cross_covariance(kernel: Kernel, X: Array, X2: Array) -> Array:
@@ -94,9 +86,6 @@ def _fail(kernel: Kernel, method: str, message: str) -> NoReturn:
     raise InvalidInput(f"{type(kernel).__name__}.{method} {message}. ({_HELP}.)")
 
 
-# -- a kernel of the user's own --------------------------------------------------------------------------------
-
-
 def has_negative_variance(K: Array) -> bool:
     """True if the diagonal of K, of shape (..., n, n), falls below 0 by more than rounding; NaN is ignored."""
     if least_diagonal(K if K.ndim == 2 else K.reshape(-1, K.shape[-1])) >= 0.0:
@@ -115,20 +104,7 @@ def _is_foreign_class(kind: type) -> bool:
 
 
 def check_kernel(draw: Callable[[], Kernel], X: Array) -> None:
-    """Check a kernel at two draws of its parameters from their prior, at which it is finite.
-
-    Parameters
-    ----------
-    draw : callable
-        Returns the kernel with values drawn from the prior.
-    X : ndarray of shape (n, d)
-        Training inputs.
-
-    Raises
-    ------
-    InvalidInput
-        With the class that breaks the contract, and how.
-    """
+    """Check a kernel, as `draw` returns it with values from their prior, at two draws for which it is finite."""
     if len(X) > _ROWS:
         X = X[np.linspace(0, len(X) - 1, _ROWS).astype(int)]
     earlier: list[tuple[Array, Array]] = []  # K, and its copy
@@ -172,7 +148,7 @@ def _watched(kernel: Kernel) -> Kernel:
     """Return the kernel with every part from outside this package checked at each call, so that errors name it."""
     if isinstance(kernel, PerClass):
         return kernel._with({"kernels": tuple(_watched(k) for k in kernel.kernels)})
-    copy = kernel._with({name: _watched(child) for name, child in kernel._child_fields().items()})
+    copy = kernel._with({name: _watched(child) for name, child in kernel.children().items()})
     if _is_foreign_class(type(kernel)):
         object.__setattr__(copy, "__class__", _watching(type(kernel)))
     return copy
@@ -196,7 +172,7 @@ def _watching(kind: type[Kernel]) -> type[Kernel]:
             given, given2 = X.copy(), None if X2 is None else X2.copy()
             K = super().__call__(given, given2)
             _check_unchanged(self, "__call__", X, given)
-            if X2 is not None:
+            if X2 is not None and given2 is not None:
                 _check_unchanged(self, "__call__", X2, given2)
             return _array(self, "__call__", K, (len(X), len(X if X2 is None else X2)))
 
@@ -210,6 +186,6 @@ def _watching(kind: type[Kernel]) -> type[Kernel]:
     return Watching
 
 
-def _check_unchanged(kernel: Kernel, method: str, X: Array, given: Array | None) -> None:
-    if not np.array_equal(X, given, equal_nan=True):  # type: ignore[arg-type]
+def _check_unchanged(kernel: Kernel, method: str, X: Array, given: Array) -> None:
+    if not np.array_equal(X, given, equal_nan=True):
         _fail(kernel, method, "changed its inputs in place: work on a copy of X")

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.algebra import On, Product, Scaled, Sum
-from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, value_of
-from hmcgp.kernels.transformed import _Wrapped
+from hmcgp.kernels.algebra import On, Product, Sum, Wrapped
+from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, sum_if_shared, value_of
 from hmcgp.parameters.declaration import REAL
 from hmcgp.runtime.typing import Array
 
@@ -53,9 +52,9 @@ class Coregional(Kernel):
 
     def _components(self, f: Any, inputs: Sequence[str]) -> tuple[str, ...] | None:
         names = self.outputs or tuple(map(str, range(self.n_outputs)))
-        return (
-            names if f.name == "scale" else tuple(f"{names[a]},{names[b]}" for a, b in zip(*self._below(), strict=True))
-        )
+        if f.name == "scale":
+            return names
+        return tuple(f"{names[a]},{names[b]}" for a, b in zip(*self._below(), strict=True))
 
     def _below(self) -> tuple[Any, Any]:
         return np.tril_indices(self.n_outputs, -1)
@@ -85,13 +84,8 @@ class Coregional(Kernel):
         def pullback(G: Array) -> Array:
             member = np.eye(self.n_outputs)[a]  # (n, k)
             dL = 2.0 * (member.T @ G @ member) @ L  # ∂(LL')/∂L, for a symmetric dB
-            scale, mixing = np.diag(dL), dL[self._below()]
-            return np.concatenate(
-                [
-                    scale if np.ndim(self.scale) else scale.sum(keepdims=True),
-                    mixing if np.ndim(self.mixing) else mixing.sum(keepdims=True),
-                ]
-            )
+            scale, mixing = sum_if_shared(self.scale, np.diag(dL)), sum_if_shared(self.mixing, dL[self._below()])
+            return np.concatenate([scale, mixing])
 
         return B[np.ix_(a, a)], pullback
 
@@ -100,7 +94,6 @@ class Coregional(Kernel):
         return self.covariance()[np.ix_(a, a if X2 is None else self._outputs(X2))]
 
     def diag(self, X: Array) -> Array:
-        """B_aa at each row of X."""
         return np.diag(self.covariance())[self._outputs(X)]
 
 
@@ -109,15 +102,6 @@ def coregionalised(kernel: Kernel, n_inputs: int, outputs: Sequence[str]) -> Ker
 
     B carries the variances, so those of C that are left to their default priors are fixed to 1: of the first term in a
     sum, to which the others are then relative, and of every factor in a product.  What the user has given stays.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        C.
-    n_inputs : int
-        Columns of x.
-    outputs : sequence of str
-        Names of the outputs.
     """
     B = Coregional(len(outputs), outputs=tuple(outputs))
     return Product(On(_unit_variance(kernel), tuple(range(n_inputs))), On(B, (n_inputs,)))
@@ -133,6 +117,6 @@ def _unit_variance(kernel: Kernel) -> Kernel:
         for f in kernel._own_fields()
         if f.metadata["role"] == "variance" and getattr(kernel, f.name) is None and not f.metadata["per_input"]
     }
-    if isinstance(kernel, On | Scaled | _Wrapped):
+    if isinstance(kernel, Wrapped):
         changes["kernel"] = _unit_variance(kernel.kernel)
     return replace(kernel, **changes)

@@ -95,7 +95,7 @@ class WithDerivatives(Kernel):
         F = self._profile(shape.s)
         K = shape.combine(F[0], F[1], F[2])
         slope = shape.combine(F[1], F[2], F[3])  # what multiplies ∂s/∂log ℓ_k
-        M = shape.rescaled(F[1], F[2])
+        M = shape.combine(np.zeros(()), F[1], F[2], slopes=2.0)  # minus this is ∂K/∂log ℓ_a through p, q and 1/ℓ_a²
 
         def pullback(G: Array) -> Array:
             _, squares = core.pull_back(G, -2.0 * slope, rows.Z)
@@ -141,12 +141,7 @@ class _Shape:
         same = self.a & (left.along[:, None] == right.along)
         self.same = same * 2.0 * left.inverse[:, None] ** 2
 
-    def combine(self, F0: Array, F1: Array, F2: Array) -> Array:
-        """Covariances, from φ and its first two derivatives."""
+    def combine(self, F0: Array, F1: Array, F2: Array, *, slopes: float = 1.0) -> Array:
+        """Covariances, from φ and its first two derivatives; the terms with p and q are multiplied by `slopes`."""
         both, one = self.a & self.b, self.a ^ self.b
-        return np.where(both, F2 * self.pq - F1 * self.same, np.where(one, F1 * self.pq, F0))
-
-    def rescaled(self, F1: Array, F2: Array) -> Array:
-        """Twice the terms with p and q, once that with δ: minus this is ∂K/∂log ℓ_a through p, q and 1/ℓ_a²."""
-        both, one = self.a & self.b, self.a ^ self.b
-        return np.where(both, 2.0 * F2 * self.pq - F1 * self.same, np.where(one, 2.0 * F1 * self.pq, 0.0))
+        return np.where(both, slopes * F2 * self.pq - F1 * self.same, np.where(one, slopes * F1 * self.pq, F0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, transposed, value_of
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, sum_if_shared, transposed, value_of
 from hmcgp.kernels.compiled import gibbs as core
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
@@ -60,28 +60,22 @@ class Gibbs(Kernel):
         variance, length_scale = float(value_of(self, "variance")), value_of(self, "length_scale")
         B, XT = basis_values(self.basis, X), transposed(X)
         R = self._scales(X, B)
-        K = core.covariance(XT, R, variance)
+        K = core.covariance(XT, R, XT, R, variance, True)
 
         def pullback(G: Array) -> Array:
             D = core.pull_back(G, K, XT, R)  # (d, n), with respect to log r
-            scales, weights = D.sum(axis=1), D @ B  # (d,), (d, m)
-            if np.ndim(length_scale) == 0:
-                scales = scales.sum(keepdims=True)
+            scales, weights = sum_if_shared(length_scale, D.sum(axis=1)), D @ B  # (d,), (d, m)
             weights = weights.sum(axis=0) if np.size(self.weight) <= B.shape[1] else weights.ravel()
-            weights = weights.sum(keepdims=True) if np.ndim(self.weight) == 0 else weights
+            weights = sum_if_shared(self.weight, weights)
             return np.concatenate([[np.vdot(G, K) / variance], scales / length_scale, weights])
 
         return K, pullback
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        variance = float(value_of(self, "variance"))
-        R = self._scales(X, basis_values(self.basis, X))
-        if X2 is None:
-            return core.covariance(transposed(X), R, variance)
+        variance, same, X2 = float(value_of(self, "variance")), X2 is None, X if X2 is None else X2
         check_columns(X.shape[1], X2.shape[1])
-        return core.cross_covariance(
-            transposed(X), R, transposed(X2), self._scales(X2, basis_values(self.basis, X2)), variance
-        )
+        R, R2 = (self._scales(x, basis_values(self.basis, x)) for x in (X, X2))
+        return core.covariance(transposed(X), R, transposed(X2), R2, variance, same)
 
     def diag(self, X: Array) -> Array:
         return np.full(len(X), float(value_of(self, "variance")))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, value_of
+from hmcgp.kernels.base import Kernel, Pullback, Value, inner_products, parameter, sum_if_shared, value_of
 from hmcgp.kernels.compiled import neural as core
 from hmcgp.runtime.typing import Array
 
@@ -44,11 +44,9 @@ class NeuralNetwork(Kernel):
 
     def _gram(self, X: Array, X2: Array | None = None) -> Array:
         """N(x, x') for all pairs of rows."""
-        root = np.sqrt(2.0 * value_of(self, "weight_variance"))  # on both sides: the product is then symmetric
-        S = X * root
-        N = S @ (S if X2 is None else X2 * root).T
+        N = inner_products(X, X2, 2.0 * value_of(self, "weight_variance"))
         N += 2.0 * value_of(self, "bias_variance")
-        return np.asarray(N)
+        return N
 
     def _own(self, X: Array) -> Array:
         """N(x, x) of each row."""
@@ -64,8 +62,7 @@ class NeuralNetwork(Kernel):
         def pullback(G: Array) -> Array:
             S = core.pull_back(G, N, scale)
             weights = 2.0 * np.einsum("nk,nk->k", X, S @ X)  # ∂N_ij/∂w_k = 2 x_ik x_jk
-            if np.ndim(self.weight_variance) == 0:
-                weights = weights.sum(keepdims=True)
+            weights = sum_if_shared(self.weight_variance, weights)
             return np.concatenate([[np.vdot(G, K) / self.variance, 2.0 * S.sum()], weights])
 
         return K, pullback

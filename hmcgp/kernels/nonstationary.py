@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, check_inputs, parameter, value_of
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_inputs, inner_products, parameter, sum_if_shared, value_of
 from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
 
@@ -54,8 +53,7 @@ class Linear(Kernel):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         def pullback(G: Array) -> Array:
-            slopes = np.einsum("nk,nk->k", X, G @ X)  # Σ_ij G_ij x_ik x_jk
-            return slopes if np.ndim(self.variance) == 1 else slopes.sum(keepdims=True)
+            return sum_if_shared(self.variance, np.einsum("nk,nk->k", X, G @ X))  # Σ_ij G_ij x_ik x_jk
 
         return self(X), pullback
 
@@ -63,9 +61,7 @@ class Linear(Kernel):
         return np.asarray(2.0 * (G @ X) * value_of(self, "variance"))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        root = np.sqrt(value_of(self, "variance"))  # on both sides: the product is then symmetric to the last bit
-        S = X * root
-        return np.asarray(S @ (S if X2 is None else X2 * root).T)
+        return inner_products(X, X2, value_of(self, "variance"))
 
     def diag(self, X: Array) -> Array:
         return np.asarray((X**2 * value_of(self, "variance")).sum(axis=1))
@@ -125,9 +121,7 @@ class Polynomial(Kernel):
         check_count("degree", self.degree, 1)
 
     def _base(self, X: Array, X2: Array | None = None) -> Array:
-        root = np.sqrt(value_of(self, "weight"))  # on both sides, as in `Linear`
-        S = X * root
-        return np.asarray(S @ (S if X2 is None else X2 * root).T + value_of(self, "bias"))
+        return np.asarray(inner_products(X, X2, value_of(self, "weight")) + value_of(self, "bias"))
 
     def _adjoint(self, B: Array, G: Array) -> Array:
         return G * (self.degree * B ** (self.degree - 1))
@@ -138,8 +132,7 @@ class Polynomial(Kernel):
         def pullback(G: Array) -> Array:
             S = self._adjoint(B, G)
             weights = np.einsum("nk,nk->k", X, S @ X)  # Σ_ij S_ij x_ik x_jk
-            weights = weights if np.ndim(self.weight) == 1 else weights.sum(keepdims=True)
-            return np.append(weights, S.sum())
+            return np.append(sum_if_shared(self.weight, weights), S.sum())
 
         return B**self.degree, pullback
 
@@ -170,14 +163,11 @@ class Wiener(Kernel):
 
     variance: Value = parameter("variance")
     origin: float = 0.0
+    _most_inputs = 1
 
     def _times(self, X: Array) -> Array:
-        check_inputs(self, X.shape[1], 1)
+        check_inputs(self, X.shape[1])
         return np.asarray(X[:, 0] - self.origin)
-
-    def _own_parameters(self, inputs: Sequence[str]) -> list[Parameter]:
-        check_inputs(self, len(inputs), 1)
-        return super()._own_parameters(inputs)
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         K = self(X)

@@ -53,7 +53,6 @@ class PerClass(Kernel):
         ]
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        """Kernels with column names replaced by positions (see `Kernel.with_positions`)."""
         return self._with({"kernels": tuple(k.with_positions(inputs) for k in self.kernels)})
 
     def _take_values(self, remaining: list[Any]) -> Self:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Parameter, Pullback, Value, check_columns, parameter, value_of
+from hmcgp.kernels.base import Parameter, Pullback, Value, check_columns, parameter, sum_if_shared, value_of
 from hmcgp.kernels.compiled import power as power_core
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.kernels.stationary import Stationary
@@ -24,11 +24,8 @@ class ExponentialPower(Stationary):
 
     Parameters
     ----------
-    variance : float or prior, optional
-    length_scale : float, sequence of float or prior, optional
-        One for all inputs or, with `ard`, one per input.
-    ard : bool, default=False
-        One length scale per input.
+    variance, length_scale, ard
+        As of `SquaredExponential`.
     power : float or prior, optional
         Below 2 in a prior; a fixed number may be 2.
     """
@@ -49,7 +46,7 @@ class ExponentialPower(Stationary):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         power, variance = self._numbers()
         Z = self._scaled(X)
-        K = power_core.covariance(Z, power, variance)
+        K = power_core.covariance(Z, Z, power, variance, True)
 
         def pullback(G: Array) -> Array:
             sums, logs = power_core.pull_back(G, K, Z, power)
@@ -61,13 +58,12 @@ class ExponentialPower(Stationary):
         """Derivatives with respect to X (see `Kernel.input_vjp`); 0 between rows that share a value (a cusp)."""
         power, variance = self._numbers()
         Z = self._scaled(X)
-        dZ = power_core.pull_back_inputs(G, power_core.covariance(Z, power, variance), Z, power)
+        K = power_core.covariance(Z, Z, power, variance, True)
+        dZ = power_core.pull_back_inputs(G, K, Z, power)
         return -2.0 * dZ.T / value_of(self, "length_scale")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        if X2 is None:
-            return power_core.covariance(self._scaled(X), *self._numbers())
-        return power_core.cross_covariance(*self._scaled_pair(X, X2), *self._numbers())
+        return power_core.covariance(*self._scaled_pair(X, X2), *self._numbers(), X2 is None)
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,7 @@ class Periodic(Stationary):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         variance, period = float(value_of(self, "variance")), value_of(self, "period")
         phases, Z = self._circles(X)
-        K = core.covariance(Z, variance)
+        K = core.covariance(Z, Z, variance, True)
         d = len(phases)
 
         def pullback(G: Array) -> Array:
@@ -108,8 +104,7 @@ class Periodic(Stationary):
             # ∂φ/∂period = -φ/period; only differences of phases matter, so centre them against cancellation
             centred = phases - phases.mean(axis=1, keepdims=True)
             turns = -np.sum(self._pull_phases(G, K, Z) * centred, axis=1) / period
-            turns = turns.sum(keepdims=True) if np.ndim(period) == 0 else turns
-            return self._assemble(total / variance, squares[:d] + squares[d:], *turns)
+            return self._assemble(total / variance, squares[:d] + squares[d:], *sum_if_shared(period, turns))
 
         return K, pullback
 
@@ -122,14 +117,11 @@ class Periodic(Stationary):
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         _, Z = self._circles(X)
-        K = core.covariance(Z, float(value_of(self, "variance")))
+        K = core.covariance(Z, Z, float(value_of(self, "variance")), True)
         return 2.0 * math.pi * self._pull_phases(G, K, Z).T / value_of(self, "period")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        variance = float(value_of(self, "variance"))
-        _, Z = self._circles(X)
-        if X2 is None:
-            return core.covariance(Z, variance)
-        _, Z2 = self._circles(X2)
+        variance, (_, Z) = float(value_of(self, "variance")), self._circles(X)
+        Z2 = Z if X2 is None else self._circles(X2)[1]
         check_columns(len(Z) // 2, len(Z2) // 2)
-        return core.cross_covariance(Z, Z2, variance)
+        return core.covariance(Z, Z2, variance, X2 is None)

@@ -1,6 +1,7 @@
-"""Covariance functions of the difference x - x' that never vanish, each input divided by its length scale.
+"""Covariance functions of the difference x - x', each input divided by its length scale.
 
-Those with bounded support are in `hmcgp.kernels.compact`.
+`Triangle` and `Spherical` are zero beyond a finite distance.  They come from blurring: white noise convolved with the
+indicator of an interval, or a ball, of diameter length_scale; values farther apart share no noise (MacKay 1998).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, value_of
+from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, check_inputs, parameter, value_of
 from hmcgp.kernels.compiled import radial
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.runtime.typing import Array
@@ -31,10 +32,12 @@ class Stationary(Kernel):
         X = np.ascontiguousarray(X, dtype=float)
         if X.ndim != 2 or len(length_scale) not in {1, X.shape[1]}:  # compiled code does not look
             raise InvalidInput(f"'X' must have shape (n, d), and d = {len(length_scale)} length scales; got {X.shape}.")
+        check_inputs(self, X.shape[1])
         return core.scaled_transpose(X, length_scale)
 
-    def _scaled_pair(self, X: Array, X2: Array) -> tuple[Array, Array]:
-        Z, Z2 = self._scaled(X), self._scaled(X2)
+    def _scaled_pair(self, X: Array, X2: Array | None) -> tuple[Array, Array]:
+        Z = self._scaled(X)
+        Z2 = Z if X2 is None else self._scaled(X2)
         check_columns(len(Z), len(Z2))
         return Z, Z2
 
@@ -72,7 +75,7 @@ class SquaredExponential(Stationary):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
-        K = core.covariance(Z, variance)
+        K = core.covariance(Z, Z, variance, True)
 
         def pullback(G: Array) -> Array:
             # ∂K/∂variance = K/variance,  ∂K/∂ℓ_k = K (z_k - z'_k)²/ℓ_k
@@ -83,14 +86,12 @@ class SquaredExponential(Stationary):
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         Z = self._scaled(X)
-        K = core.covariance(Z, float(value_of(self, "variance")))
+        K = core.covariance(Z, Z, float(value_of(self, "variance")), True)
         return -2.0 * core.pull_back_inputs(G, K, Z).T / value_of(self, "length_scale")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         variance = float(value_of(self, "variance"))
-        if X2 is None:
-            return core.covariance(self._scaled(X), variance)
-        return core.cross_covariance(*self._scaled_pair(X, X2), variance)
+        return core.covariance(*self._scaled_pair(X, X2), variance, X2 is None)
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Radial(Stationary):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
-        K, W = radial.covariance(*self._profile(), Z, variance, True)
+        K, W = radial.covariance(*self._profile(), Z, Z, variance, True, True)
 
         def pullback(G: Array) -> Array:
             _, squares = core.pull_back(G, W, Z)
@@ -121,14 +122,12 @@ class Radial(Stationary):
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`); 0 between coincident rows where φ has a cusp."""
         Z = self._scaled(X)
-        _, W = radial.covariance(*self._profile(), Z, float(value_of(self, "variance")), True)
+        _, W = radial.covariance(*self._profile(), Z, Z, float(value_of(self, "variance")), True, True)
         return -2.0 * core.pull_back_inputs(G, W, Z).T / value_of(self, "length_scale")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         variance = float(value_of(self, "variance"))
-        if X2 is None:
-            return radial.covariance(*self._profile(), self._scaled(X), variance, False)[0]
-        return radial.cross_covariance(*self._profile(), *self._scaled_pair(X, X2), variance)
+        return radial.covariance(*self._profile(), *self._scaled_pair(X, X2), variance, X2 is None, False)[0]
 
 
 @dataclass(frozen=True)
@@ -142,11 +141,8 @@ class Matern(Radial):
 
     Parameters
     ----------
-    variance : float or prior, optional
-    length_scale : float, sequence of float or prior, optional
-        One for all inputs or, with `ard`, one per input.
-    ard : bool, default=False
-        One length scale per input.
+    variance, length_scale, ard
+        As of `SquaredExponential`.
     nu : {0.5, 1.5, 2.5}, default=1.5
     """
 
@@ -172,11 +168,8 @@ class RationalQuadratic(Radial):
 
     Parameters
     ----------
-    variance : float or prior, optional
-    length_scale : float, sequence of float or prior, optional
-        One for all inputs or, with `ard`, one per input.
-    ard : bool, default=False
-        One length scale per input.
+    variance, length_scale, ard
+        As of `SquaredExponential`.
     shape : float or prior, optional
     """
 
@@ -187,3 +180,39 @@ class RationalQuadratic(Radial):
 
     def _pull_shape(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
         return (radial.pull_back_rational(G, K, W),)
+
+
+@dataclass(frozen=True)
+class Triangle(Radial):
+    """variance * max(0, 1 - |x - x'|/length_scale), for one input: a moving average of white noise.
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+    length_scale : float or prior, optional
+        Width of the average; values farther apart are independent.
+    ard : bool, default=False
+        Changes the name of the length scale only, as there is one input.
+    """
+
+    _kind = radial.TRIANGLE
+    _most_inputs = 1
+
+
+@dataclass(frozen=True)
+class Spherical(Radial):
+    """variance * (1 - 3/2 r + 1/2 r³) for r < 1, else 0, with r² = Σ_k (x_k - x'_k)² / length_scale_k², up to 3 inputs.
+
+    The average of white noise over a ball of diameter 1 (in three dimensions; in fewer, its restriction).
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+    length_scale : float, sequence of float or prior, optional
+        Diameter of the ball along each input: one for all or, with `ard`, one per input.
+    ard : bool, default=False
+        One length scale per input.
+    """
+
+    _kind = radial.SPHERICAL
+    _most_inputs = 3

@@ -16,39 +16,15 @@ from typing import Any
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Parameter, Pullback, Value, parameter, value_of
+from hmcgp.kernels.algebra import Mapped, Wrapped
+from hmcgp.kernels.base import Parameter, Pullback, Value, parameter, value_of
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
 from hmcgp.runtime.typing import Array
 
 
 @dataclass(frozen=True)
-class _Wrapped(Kernel):
-    """Base class of kernels that wrap another one."""
-
-    kernel: Kernel
-
-
-@dataclass(frozen=True)
-class _Mapped(_Wrapped):
-    """k(u(x), u(x'))."""
-
-    @abstractmethod
-    def _map(self, X: Array) -> Array:
-        """Transformed inputs u(x), one row per row of X."""
-
-    def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        return self.kernel.vjp(self._map(X))
-
-    def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        return self.kernel(self._map(X), None if X2 is None else self._map(X2))
-
-    def diag(self, X: Array) -> Array:
-        return self.kernel.diag(self._map(X))
-
-
-@dataclass(frozen=True)
-class _ParametricMap(_Mapped):
+class _ParametricMap(Mapped):
     """k(u(x), u(x')) where u has parameters."""
 
     @abstractmethod
@@ -82,7 +58,7 @@ class _ParametricMap(_Mapped):
 
 
 @dataclass(frozen=True)
-class Warped(_Mapped):
+class Warped(Mapped):
     """k(u(x), u(x')) with a function u of your own.
 
     Parameters
@@ -176,7 +152,7 @@ class Embedded(_ParametricMap):
 
 
 @dataclass(frozen=True)
-class Rescaled(_Wrapped):
+class Rescaled(Wrapped):
     """a(x) k(x, x') a(x'): a function whose amplitude a varies over the input space.
 
     The amplitude is a function of your own, or log-linear, a(x) = exp(Σ_m weight_m φ_m(x)).

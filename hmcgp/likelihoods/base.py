@@ -84,12 +84,7 @@ class Likelihood(Parametric, ABC):
         return self
 
     def check_targets(self, y: Array) -> None:
-        """Raise InvalidInput unless y holds the labels -1 and +1, each at least once.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n,)
-        """
+        """Raise InvalidInput unless y holds the labels -1 and +1, each at least once."""
         found = np.unique(y)
         if not np.array_equal(found, [-1.0, 1.0]):
             raise InvalidInput(
@@ -98,19 +93,7 @@ class Likelihood(Parametric, ABC):
             )
 
     def log_prob(self, y: Array, f: Array) -> Array:
-        """Log p(y | f), elementwise.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n,)
-            Targets.
-        f : ndarray of shape (n,)
-            Latent values.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Log p(y | f) of targets y and latent values f, elementwise."""
         return self.derivatives(y, f).log_prob
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
@@ -140,47 +123,21 @@ class Likelihood(Parametric, ABC):
         """Probabilities of the classes for Gaussian latent values, of shape (2, m): P(y = -1) and P(y = +1).
 
         The smaller one is computed and the larger its complement: no tail is lost in 1 - p.
-
-        Parameters
-        ----------
-        mean, variance : ndarrays of shape (m,)
         """
         small = self.average(-np.abs(mean), variance)
         return np.where([mean > 0.0, mean <= 0.0], small, 1.0 - small)
 
     def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
-        """Log of the predictive probability (or density) ∫ p(y | f) N(f; mean, variance) df, elementwise.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n,)
-            Targets.
-        mean, variance : ndarrays of shape (n,)
-            Of the latent values.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Log of the predictive probability (or density) ∫ p(y | f) N(f; mean, variance) df, elementwise."""
         m = np.asarray(y * mean, dtype=float)
         small = np.maximum(self.average(-np.abs(m), variance), _TINY)  # the smaller class: no tail is lost in 1 - p
         return np.where(m > 0.0, np.log1p(-small), np.log(small))
 
     def log_weighted_average(self, y: Array, mean: Array, variance: Array) -> Array:
-        """Log ∫ p(y | f)^ω N(f; mean, variance) df of the rows with their weights.
+        """Log ∫ p(y | f)^ω N(f; mean, variance) df of the rows with their weights, of shape (n,).
 
-        Parameters
-        ----------
-        y : ndarray of shape (n,)
-            Targets.
-        mean, variance : ndarrays of shape (n,)
-            Of the latent values given all other rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            By the trapezoidal rule; good to 1e-6 for variances up to 1000 and small weights, to 3e-5 there at a
-            weight of 10 and to 1e-3 at 200.
+        By the trapezoidal rule; good to 1e-6 for variances up to 1000 and small weights, to 3e-5 there at a weight of
+        10 and to 1e-3 at 200.
         """
         if self.weights is None:
             return self.log_average(y, mean, variance)

@@ -123,19 +123,9 @@ class LabelNoise(Likelihood):
         return np.logaddexp(wrong, weights * math.log1p(-flip) + log_ndtr(z))
 
     def flipped(self, y: Array, mean: Array, variance: Array) -> Array:
-        """P(the label y was flipped | y), elementwise, for a latent value that is Gaussian before y is seen.
+        """P(the label y was flipped | y), elementwise, for a latent value that is Gaussian given all other labels.
 
-        Parameters
-        ----------
-        y : ndarray of shape (n,)
-            Labels as observed.
-        mean, variance : ndarrays of shape (n,)
-            Of the latent values given all other labels.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            ε Φ(-z)/(ε + (1 - 2ε) Φ(z)), z = y mean / sqrt(s² + variance); the denominator is ε Φ(-z) + (1 - ε) Φ(z).
+        ε Φ(-z)/(ε + (1 - 2ε) Φ(z)), z = y mean / sqrt(s² + variance); the denominator is ε Φ(-z) + (1 - ε) Φ(z).
         """
         _, flip = self.site()
         if flip == 0.0:

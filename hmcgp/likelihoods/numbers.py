@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,14 @@ class NoisyNumbers(Likelihood):
     @abstractmethod
     def noise_at(self, X: Array) -> Array:
         """Variance of the noise of a new observation at each row of X, of shape (m,)."""
+
+    def _of_rows(self, n: int, what: str) -> Any:
+        """Values that `for_rows` has found for n rows."""
+        values = self.__dict__.get("_row_values")
+        if values is None or len(values) != n:
+            name = type(self).__name__
+            raise InvalidInput(f"{name} has not been told the {what} of these rows: use for_rows(X), or Model.")
+        return values
 
     def check_targets(self, y: Array) -> None:
         """Raise InvalidInput unless every target is a finite number."""
@@ -110,7 +118,6 @@ class Gaussian(NoisyNumbers):
         return np.full(n, noise) if self.known is None else noise + np.array(self.known)
 
     def pull_back(self, dnoise: Array) -> Array:
-        """Derivative in the noise that all rows share, of shape (1,)."""
         return dnoise.sum(keepdims=True)
 
     def noise_at(self, X: Array) -> Array:
@@ -142,14 +149,14 @@ class VaryingNoise(NoisyNumbers):
 
     def for_rows(self, X: Array) -> Self:
         """Likelihood that knows the basis functions at the rows of X."""
-        return super().for_rows(X)._with({"_values": basis_values(self.basis, X)})
+        return super().for_rows(X)._with({"_row_values": basis_values(self.basis, X)})
 
     def row_noise(self, n: int) -> Array:
-        return self._noise(self._rows(n))
+        return self._noise(self._of_rows(n, "inputs"))
 
     def pull_back(self, dnoise: Array) -> Array:
         """Derivatives in `noise` and in the weights, of shape (1 + m,)."""
-        B = self._rows(len(dnoise))
+        B = self._of_rows(len(dnoise), "inputs")
         slopes = dnoise * self._noise(B)  # with respect to log noise_i
         weights = B.T @ slopes if np.ndim(value_of(self, "weight")) else np.atleast_1d(B.sum(axis=1) @ slopes)
         return np.concatenate([[slopes.sum() / float(value_of(self, "noise"))], weights])
@@ -161,12 +168,6 @@ class VaryingNoise(NoisyNumbers):
         weight = value_of(self, "weight")
         slopes = B @ weight if np.ndim(weight) else B.sum(axis=1) * weight
         return float(value_of(self, "noise")) * np.exp(slopes)
-
-    def _rows(self, n: int) -> Array:
-        values = self.__dict__.get("_values")
-        if values is None or len(values) != n:
-            raise InvalidInput("VaryingNoise has not been told the inputs of these rows: use for_rows(X), or Model.")
-        return np.asarray(values)
 
 
 @dataclass(frozen=True)
@@ -200,15 +201,16 @@ class OutputNoise(NoisyNumbers):
     def for_rows(self, X: Array) -> Self:
         """Likelihood that knows the output of each row of X."""
         _check_rows(self, X)
-        return super().for_rows(X)._with({"_numbers": self._output_of(X)})
+        return super().for_rows(X)._with({"_row_values": self._output_of(X)})
 
     def row_noise(self, n: int) -> Array:
-        noise = self._variances()[self._rows(n)]
+        noise = self._variances()[self._of_rows(n, "outputs")]
         return noise if self.known is None else noise + np.array(self.known)
 
     def pull_back(self, dnoise: Array) -> Array:
         """Derivatives in the noise of each output, of shape (k,); their sum, of shape (1,), where they share one."""
-        per_output = np.bincount(self._rows(len(dnoise)), weights=dnoise, minlength=len(self.outputs))
+        numbers = self._of_rows(len(dnoise), "outputs")
+        per_output = np.bincount(numbers, weights=dnoise, minlength=len(self.outputs))
         return np.asarray(per_output if np.ndim(value_of(self, "noise")) else per_output.sum(keepdims=True))
 
     def noise_at(self, X: Array) -> Array:
@@ -224,12 +226,6 @@ class OutputNoise(NoisyNumbers):
             raise InvalidInput(
                 f"the last input must be the number of the output, 0 to {len(self.outputs) - 1}; got {set(X[:, -1])}."
             )
-        return numbers
-
-    def _rows(self, n: int) -> NDArray[np.intp]:
-        numbers: NDArray[np.intp] | None = self.__dict__.get("_numbers")
-        if numbers is None or len(numbers) != n:
-            raise InvalidInput("OutputNoise has not been told the outputs of these rows: use for_rows(X), or Model.")
         return numbers
 
 

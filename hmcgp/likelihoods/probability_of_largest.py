@@ -43,20 +43,10 @@ def uniform_points(n_dim: int, n_points: int = N_POINTS, seed: int = _SEED) -> A
 
 
 def probability_of_largest(mean: Array, covariance: Array, points: Array | None = None) -> Array:
-    """Probability of each component to be the largest, for each row.
+    """Probability of each component to be the largest, for a mean of shape (m, C) and a covariance of (m, C, C).
 
-    Parameters
-    ----------
-    mean : ndarray of shape (m, C)
-    covariance : ndarray of shape (m, C, C)
-        Positive definite.
-    points : ndarray of shape (C - 2, P), optional
-        In the unit cube.  Default: `uniform_points(C - 2)`; not used for C = 2.
-
-    Returns
-    -------
-    ndarray of shape (m, C)
-        Rows sum to 1 as nearly as the integrals are accurate.
+    The points are in the unit cube, by default `uniform_points(C - 2)`.  Rows sum to 1 as nearly as the integrals are
+    accurate.
     """
     m, n_classes = mean.shape
     points = uniform_points(max(n_classes - 2, 1)) if points is None else points

@@ -69,18 +69,9 @@ class Classes(Likelihood):
 
     @abstractmethod
     def class_probabilities(self, mean: Array, variance: Array) -> Array:
-        """Probability of each class at each row, for Gaussian latent values.
+        """Probability of each class at each row, of shape (C, m), for Gaussian latent values; columns sum to 1.
 
-        Parameters
-        ----------
-        mean : ndarray of shape (m, C)
-        variance : ndarray of shape (m, C, C)
-            Covariance of the C latent values of each row.
-
-        Returns
-        -------
-        ndarray of shape (C, m)
-            Columns sum to 1.
+        The mean is of shape (m, C), and the variance, of shape (m, C, C), the covariance of the C values of each row.
         """
 
     def normalised(self, p: Array) -> Array:
@@ -104,19 +95,7 @@ class Softmax(Classes):
     """
 
     def log_prob(self, y: Array, f: Array) -> Array:
-        """Log p(y | f) of each row.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n,)
-            Classes.
-        f : ndarray of shape (n, C)
-            Latent values.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Log p(y | f) of each row, for latent values f of shape (n, C)."""
         return np.asarray(log_softmax(f, axis=1)[np.arange(len(y)), np.asarray(y, dtype=int)])
 
     def class_probabilities(self, mean: Array, variance: Array) -> Array:

@@ -45,19 +45,9 @@ def gaussian_points(n_dim: int, n_points: int = N_POINTS, seed: int = _SEED) -> 
 
 
 def softmax_average(mean: Array, covariance: Array, points: Array | None = None) -> Array:
-    """Average of the softmax over a Gaussian, for each row.
+    """Average of the softmax over each Gaussian of a mean of shape (m, C) and a covariance of shape (m, C, C).
 
-    Parameters
-    ----------
-    mean : ndarray of shape (m, C)
-    covariance : ndarray of shape (m, C, C)
-    points : ndarray of shape (P/CHUNK, C - 1, CHUNK), optional
-        Standard normal points.  Default: `gaussian_points(C - 1)`.
-
-    Returns
-    -------
-    ndarray of shape (m, C)
-        Rows sum to 1.
+    The points are standard normal, by default `gaussian_points(C - 1)`.  Rows sum to 1.
     """
     points = gaussian_points(mean.shape[1] - 1) if points is None else points
     out = np.zeros(mean.shape)
@@ -74,19 +64,7 @@ def _root(covariance: Array) -> Array:
 
 
 def log_power_average(y: NDArray[np.int_], mean: Array, covariance: Array, powers: Array) -> Array:
-    """Log E[p_y^power] of a class y for each row, at the points of `softmax_average`.
-
-    Parameters
-    ----------
-    y : ndarray of shape (m,)
-    mean : ndarray of shape (m, C)
-    covariance : ndarray of shape (m, C, C)
-    powers : ndarray of shape (m,)
-
-    Returns
-    -------
-    ndarray of shape (m,)
-    """
+    """Log E[p_y^power] of a class y for each row, at the points of `softmax_average`, of shape (m,)."""
     points = gaussian_points(mean.shape[1] - 1).transpose(1, 0, 2).reshape(mean.shape[1] - 1, -1)
     out = np.empty(len(y))
     for i, A in enumerate(_root(covariance)):

@@ -241,7 +241,7 @@ class Model:
         with deferred_interrupts():
             theta = self.theta_vector(theta)
             kernel = self.kernel_at(theta)
-            K = self._covariance(contract.checked_covariance(kernel, kernel(self.X), len(self.X)))
+            K = self._covariance(contract.covariance(kernel, self.X))
             return kernel, self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
 
     def _covariance(self, K: Array) -> Array:

@@ -59,7 +59,7 @@ class MapResult(NamedTuple):
     carry: object  # speeds up evaluations near the optimum
 
 
-class _Optimum(NamedTuple):
+class Optimum(NamedTuple):
     """The highest position of one search."""
 
     state: State
@@ -137,31 +137,24 @@ def find_map(
             f"EM-EP needs a log density with an E-step, a Model with evidence 'ep' or 'tap'; got a "
             f"{type(density).__name__}. Use method='lbfgs'."
         )
+    return _best(density, climb_from_starts(density, method, n_restarts, random_state, n_jobs, start, maxiter))
+
+
+def climb_from_starts(
+    density: LogDensity,
+    method: str,
+    n_restarts: int,
+    random_state: RandomStateLike,
+    n_jobs: int | None,
+    start: Array | None = None,
+    maxiter: int | None = None,
+) -> list[Optimum]:
+    """Return the end of a search from each of several starts (arguments as of `find_map`)."""
     climb, default = _METHODS[method]
     maxiter = default if maxiter is None else maxiter
     check_count("maxiter", maxiter, 1)
     if start is not None and np.shape(start) != (density.n_dim,):
         raise InvalidInput(f"'start' must have shape ({density.n_dim},); got {np.shape(start)}.")
-    return _best(density, _climb_all(density, climb, maxiter, n_restarts, random_state, n_jobs, start))
-
-
-def climb_from_starts(
-    density: LogDensity, *, n_restarts: int, random_state: RandomStateLike = None, n_jobs: int | None = None
-) -> list[State]:
-    """Return the end of an L-BFGS search from each of several starts (arguments as of `find_map`)."""
-    climb, maxiter = _METHODS["lbfgs"]
-    return [optimum.state for optimum in _climb_all(density, climb, maxiter, n_restarts, random_state, n_jobs)]
-
-
-def _climb_all(
-    density: LogDensity,
-    climb: Callable[..., _Optimum],
-    maxiter: int,
-    n_restarts: int,
-    random_state: RandomStateLike,
-    n_jobs: int | None,
-    start: Array | None = None,
-) -> list[_Optimum]:
     check_count("n_restarts", n_restarts, 1)
     starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
     n_workers = resolve_n_jobs(n_jobs, n_restarts)
@@ -171,10 +164,10 @@ def _climb_all(
     return run_tasks(calls, n_workers)
 
 
-def _climb_by_lbfgs(density: LogDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
+def _climb_by_lbfgs(density: LogDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> Optimum:
     objective = _Objective(density, find_start(density, rng, start))
     stalled = _descend(objective, maxiter)
-    return _Optimum(objective.best, objective.evaluations, stalled)
+    return Optimum(objective.best, objective.evaluations, stalled)
 
 
 def _descend(objective: _Objective, maxiter: int) -> bool:
@@ -191,21 +184,10 @@ def _descend(objective: _Objective, maxiter: int) -> bool:
 
 
 def hessian(density: LogDensity, state: State, step: float = 1e-2) -> Array:
-    """Return the second derivatives of the log density, by central differences of its gradient.
+    """Return the second derivatives of the log density, by central differences of its gradient, in 2 n_dim evaluations.
 
-    Parameters
-    ----------
-    density : LogDensity
-        The log density; it is evaluated 2 n_dim times.
-    state : State
-        Where to differentiate.
-    step : float, default=1e-2
-        Change of each coordinate: small compared with the prior, large compared with the rounding of gradients.
-
-    Returns
-    -------
-    ndarray of shape (n_dim, n_dim)
-        Symmetric; NaN where the log density is -inf on one side.
+    They are NaN where the log density is -inf on one side.  The default step is small compared with the prior, and
+    large compared with the rounding of gradients.
     """
     rows = []
     for e in step * np.eye(density.n_dim):
@@ -216,7 +198,7 @@ def hessian(density: LogDensity, state: State, step: float = 1e-2) -> Array:
     return 0.5 * (H + H.T)
 
 
-def _polish(density: LogDensity, optimum: _Optimum) -> _Optimum:
+def _polish(density: LogDensity, optimum: Optimum) -> Optimum:
     """Return an optimum refined by Newton's method, or unchanged where that fails."""
     state, evaluations = optimum.state, optimum.evaluations + 2 * density.n_dim
     best, slope = state, np.max(np.abs(state.grad))
@@ -232,10 +214,10 @@ def _polish(density: LogDensity, optimum: _Optimum) -> _Optimum:
         best, slope = state, left
         if left > 0.5 * last:
             break
-    return _Optimum(best if slope <= GRADIENT_TOLERANCE else optimum.state, evaluations)
+    return Optimum(best if slope <= GRADIENT_TOLERANCE else optimum.state, evaluations)
 
 
-def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> _Optimum:
+def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> Optimum:
     first = find_start(density, rng, start)
     state, surrogate = _e_step(density, first.position, first.carry)
     evaluations = 2
@@ -259,7 +241,7 @@ def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: A
         if surrogate is None:
             break
         state = moved
-    return _Optimum(state, evaluations)
+    return Optimum(state, evaluations)
 
 
 def _e_step(density: ExpectationDensity, position: Array, carry: object) -> tuple[State, LogDensity | None]:
@@ -279,13 +261,13 @@ def _candidates(m_step: _Objective, state: State) -> Iterator[Array]:
             yield position
 
 
-_METHODS: dict[str, tuple[Callable[..., _Optimum], int]] = {
+_METHODS: dict[str, tuple[Callable[..., Optimum], int]] = {
     "lbfgs": (_climb_by_lbfgs, 200),
     "em-ep": (_climb_by_em, 2000),
 }  # with the default number of iterations
 
 
-def _best(density: LogDensity, optima: list[_Optimum]) -> MapResult:
+def _best(density: LogDensity, optima: list[Optimum]) -> MapResult:
     """Return the highest optimum, refined where its search ended before its last iteration."""
     highest = max(optima, key=lambda optimum: optimum.state.logdensity)
     evaluations = sum(optimum.evaluations for optimum in optima) - highest.evaluations
@@ -305,20 +287,7 @@ def _best(density: LogDensity, optima: list[_Optimum]) -> MapResult:
 
 
 def point_trace(result: MapResult, seconds: float = 0.0) -> Trace:
-    """Return an optimum as a trace of one draw, for functions of draws.
-
-    Parameters
-    ----------
-    result : MapResult
-        The optimum.
-    seconds : float, default=0.0
-        Time of the search.
-
-    Returns
-    -------
-    Trace
-        One chain of one draw by the sampler "map", without warm-up.
-    """
+    """Return the optimum of a search of some seconds as a trace of one draw, for functions of draws."""
     u = result.position[None, None, :]  # (1, 1, n_dim)
     info = Info(
         lp=result.logdensity,

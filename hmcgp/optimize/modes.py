@@ -52,11 +52,11 @@ def find_modes(
     InvalidInput
         If no search ended at a maximum.
     """
-    ends = climb_from_starts(density, n_restarts=n_restarts, random_state=random_state, n_jobs=n_jobs)
+    optima = climb_from_starts(density, "lbfgs", n_restarts, random_state, n_jobs)
     tops: list[State] = []
     precisions: list[Array] = []  # -H at each
     counts: list[int] = []
-    for end in sorted(ends, key=lambda state: -state.logdensity):
+    for end, *_ in sorted(optima, key=lambda optimum: -optimum.state.logdensity):
         same = [_is_within(end, top, precision) for top, precision in zip(tops, precisions, strict=True)]
         if any(same):
             counts[same.index(True)] += 1

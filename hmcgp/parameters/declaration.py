@@ -131,13 +131,7 @@ class Parametric:
         return tuple(array.tolist())
 
     def parameters(self, inputs: Sequence[str]) -> list[Parameter]:
-        """All parameters, in the order in which derivatives come.
-
-        Parameters
-        ----------
-        inputs : sequence of str
-            Names of the input columns.
-        """
+        """All parameters, for input columns of these names, in the order in which derivatives come."""
         return self._own_parameters(inputs)
 
     def _own_fields(self) -> tuple[Any, ...]:
@@ -172,13 +166,9 @@ class Parametric:
         return tuple(inputs)
 
     def with_values(self, values: Sequence[Array | float]) -> Self:
-        """Copy of this object with a number in place of every parameter.
+        """Copy of this object with a number, or array, in place of every entry of `parameters`, in that order.
 
-        Parameters
-        ----------
-        values : sequence
-            One number or array per entry of `parameters`, in its order.  Not checked again: this runs before every
-            evaluation of the density.
+        Values are not checked again: this runs before every evaluation of the density.
         """
         remaining = list(values)
         valued = self._take_values(remaining)

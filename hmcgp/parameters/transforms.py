@@ -32,22 +32,11 @@ class Transform(ABC):
 
     @abstractmethod
     def constrain(self, u: Array) -> Array:
-        """Natural value x = T(u).
-
-        Parameters
-        ----------
-        u : ndarray
-            Unconstrained values, of any shape.
-
-        Returns
-        -------
-        ndarray
-            Natural values, of the shape of `u`.
-        """
+        """Natural values x = T(u), for u of any shape."""
 
     @abstractmethod
     def unconstrain(self, x: Array) -> Array:
-        """Inverse of `constrain`; a value outside the open interval raises `InvalidInput`."""
+        """Inverse of `constrain`; a value outside the open interval, or NaN, raises `InvalidInput`."""
 
     @abstractmethod
     def dconstrain(self, u: Array) -> Array:
@@ -67,23 +56,18 @@ class Identity(Transform):
     """x = u, for parameters on the whole line."""
 
     def constrain(self, u: Array) -> Array:
-        """Return u itself, as floats."""
         return np.asarray(u, dtype=float)
 
     def unconstrain(self, x: Array) -> Array:
-        """Return x itself, as floats; NaN and infinities raise `InvalidInput`."""
         return _inside(x, -np.inf, np.inf)
 
     def dconstrain(self, u: Array) -> Array:
-        """Slope 1."""
         return np.ones(np.shape(u))
 
     def log_jacobian(self, u: Array) -> Array:
-        """Zero."""
         return np.zeros(np.shape(u))
 
     def dlog_jacobian(self, u: Array) -> Array:
-        """Zero."""
         return np.zeros(np.shape(u))
 
 
@@ -99,20 +83,16 @@ class Log(Transform):
         return x if self.lower == 0.0 else np.maximum(self.lower + x, np.nextafter(self.lower, np.inf))
 
     def unconstrain(self, x: Array) -> Array:
-        """log(x - lower); x that is not finite and above the limit raises `InvalidInput`."""
         return np.log(_inside(x, self.lower, np.inf) - self.lower)
 
     def dconstrain(self, u: Array) -> Array:
-        """Slope exp(u)."""
         with np.errstate(over="ignore"):  # inf is the right answer: no prior has mass there
             return np.asarray(np.exp(np.asarray(u, dtype=float)))
 
     def log_jacobian(self, u: Array) -> Array:
-        """Return u, the log of the slope."""
         return np.asarray(u, dtype=float)
 
     def dlog_jacobian(self, u: Array) -> Array:
-        """One."""
         return np.ones(np.shape(u))
 
 
@@ -127,7 +107,6 @@ class Logit(Transform):
         return np.minimum(self.upper * expit(np.asarray(u, dtype=float)), np.nextafter(self.upper, 0.0))
 
     def unconstrain(self, x: Array) -> Array:
-        """log(x/(upper - x)); x not strictly between 0 and the limit raises `InvalidInput`."""
         x = _inside(x, 0.0, self.upper)
         return np.log(x) - np.log(self.upper - x)  # x/upper may round to 1, upper - x never to 0
 
@@ -137,12 +116,10 @@ class Logit(Transform):
         return self.upper * expit(u) * expit(-u)
 
     def log_jacobian(self, u: Array) -> Array:
-        """Return log upper - |u| - 2 log(1 + exp(-|u|))."""
         a = np.abs(u)
         return math.log(self.upper) - a - 2.0 * np.log1p(np.exp(-a))
 
     def dlog_jacobian(self, u: Array) -> Array:
-        """1 - 2x/upper = -tanh(u/2)."""
         return -np.tanh(0.5 * np.asarray(u, dtype=float))
 
 

@@ -67,18 +67,7 @@ class Prior(ABC):
         return None
 
     def logpdf(self, x: Array) -> Array:
-        """Log density, elementwise.
-
-        Parameters
-        ----------
-        x : ndarray
-            Points, of any shape.
-
-        Returns
-        -------
-        ndarray
-            log p(x), of the shape of `x`; -inf outside the open support (and at NaN).
-        """
+        """Log density at points x of any shape, elementwise; -inf outside the open support (and at NaN)."""
         return self._where_inside(self._logpdf, x, -np.inf)
 
     def dlogpdf(self, x: Array) -> Array:
@@ -86,37 +75,16 @@ class Prior(ABC):
         return self._where_inside(self._dlogpdf, x, 0.0)
 
     def sample(self, rng: np.random.Generator, size: int | None = None) -> Array | float:
-        """Draw from the prior.
+        """Draw a float, or an array of shape (size,), from the prior.
 
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            Source of randomness.
-        size : int, optional
-            How many draws; a single float when None.
-
-        Returns
-        -------
-        ndarray of shape (size,) or float
-            Draws inside the open support: one that rounds to an edge is moved to the nearest number within.
+        Draws are inside the open support: one that rounds to an edge is moved to the nearest number within.
         """
         lower, upper = self.support
         x = np.clip(self._sample(rng, size), np.nextafter(lower, upper), np.nextafter(upper, lower))
         return float(x) if size is None else np.asarray(x)
 
     def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
-        """Log density of u where x = T(u) follows this prior, and its derivative, elementwise.
-
-        Parameters
-        ----------
-        u : ndarray
-            Unconstrained values, of any shape.
-
-        Returns
-        -------
-        log_density, derivative : ndarrays
-            log p(T(u)) + log |dx/du| and its derivative with respect to u, of the shape of `u`.
-        """
+        """Log density log p(T(u)) + log |dx/du| of u where x = T(u) follows this prior, and its slope, elementwise."""
         t = self.transform
         x = t.constrain(u)
         return self.logpdf(x) + t.log_jacobian(u), self.dlogpdf(x) * t.dconstrain(u) + t.dlog_jacobian(u)

@@ -11,6 +11,7 @@ One vector holds every free parameter of the kernel, then of the likelihood, in 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,13 +28,7 @@ Theta: TypeAlias = Array | Mapping[str, float | Array]
 
 
 class HyperPrior:
-    """Independent priors of named parameters.
-
-    Parameters
-    ----------
-    parameters : sequence of Parameter
-        The free ones, each with a prior for its value (see `with_prior`).
-    """
+    """Independent priors of free parameters, each of which has its prior for a value (see `with_prior`)."""
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         self.parameters = list(parameters)
@@ -43,7 +38,7 @@ class HyperPrior:
         self.slices = [slice(stop - p.size, stop) for p, stop in zip(self.parameters, stops, strict=True)]
         self._priors: list[Prior] = [p.value for p in self.parameters]
         self._support = self._per_value([q.support for q in self._priors])
-        self._transforms = _runs([q.transform for q in self._priors], self.slices)
+        self._transforms = _runs(self._priors, self.slices)
         laws = [q.normal for q in self._priors]
         self._normal = None if None in laws else self._per_value(laws)  # mean, sd
         if self._normal is not None:
@@ -98,7 +93,7 @@ class HyperPrior:
         for i, name in enumerate(self.names):  # of one component each, such as length_scale[FL]
             if name in theta:
                 vector[i] = float(np.asarray(theta[name]).item())
-        missing = [self.names[i] for i in np.flatnonzero(np.isnan(vector))]
+        missing = np.array(self.names)[np.isnan(vector)].tolist()
         if missing:
             raise InvalidInput(f"'theta' gives no value for {missing}.")
         return vector
@@ -127,18 +122,9 @@ class HyperPrior:
 
 
 def with_prior(p: Parameter, targets: str) -> Parameter:
-    """Parameter with its default prior where none was given, and its fixed values as an array.
+    """Parameter with its default prior for the kind of targets where none was given, and fixed values as an array.
 
-    Parameters
-    ----------
-    p : Parameter
-    targets : {"labels", "classes", "numbers"}
-        Kind of targets of the model; default priors depend on it.
-
-    Raises
-    ------
-    InvalidInput
-        If its value is neither number nor prior, or the prior reaches beyond the support of the parameter.
+    InvalidInput if its value is neither number nor prior, or the prior reaches beyond the support of the parameter.
     """
     if p.value is None:
         return p._replace(value=default_prior(p.role, p.n_inputs, targets))
@@ -169,12 +155,7 @@ def _of_size(p: Parameter, value: Array) -> Array:
     return value
 
 
-def _runs(transforms: list[Transform], slices: list[slice]) -> list[tuple[Transform, slice]]:
+def _runs(priors: list[Prior], slices: list[slice]) -> list[tuple[Transform, slice]]:
     """Transforms with the coordinates they act on, neighbours of one kind taken together: one call for all, mostly."""
-    runs: list[tuple[Transform, slice]] = []
-    for t, s in zip(transforms, slices, strict=True):
-        if runs and runs[-1][0] == t:
-            runs[-1] = (t, slice(runs[-1][1].start, s.stop))
-        else:
-            runs.append((t, s))
-    return runs
+    groups = [[*group] for _, group in groupby(zip(priors, slices, strict=True), key=lambda pair: pair[0].transform)]
+    return [(group[0][0].transform, slice(group[0][1].start, group[-1][1].stop)) for group in groups]

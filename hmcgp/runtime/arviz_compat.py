@@ -74,22 +74,11 @@ def bfmi(energy: Array) -> Array:
 
 
 def psis(log_ratios: Array, r_eff: float) -> tuple[Array, Array]:
-    """Pareto-smoothed importance weights.
+    """Logarithms of Pareto-smoothed importance weights, normalised, and shapes k of the tails.
 
-    Parameters
-    ----------
-    log_ratios : ndarray of shape (n, S)
-        Logarithms of the importance ratios of S draws, for each of n targets.
-    r_eff : float
-        Effective draws per draw.
-
-    Returns
-    -------
-    log_weights : ndarray of shape (n, S)
-        Each row sums to 1 when exponentiated.
-    k : ndarray of shape (n,)
-        Shapes of the tails.  Infinite, and the weights left as they are, where a tail holds too few different draws;
-        0 where all ratios of a target are equal.
+    The importance ratios of S draws for each of n targets come as logarithms of shape (n, S); r_eff is the number of
+    effective draws per draw.  Where a tail holds too few different draws, k is infinite, and the weights are left as
+    they are; it is 0 where all ratios of a target are equal.
     """
     x = np.array(log_ratios, dtype=float)
     n_draws = x.shape[1]
@@ -114,18 +103,9 @@ def _scalar(value: Any) -> float:
 
 
 def build_container(groups: Mapping[str, Any], attrs: Mapping[str, Any]) -> Any:
-    """Put datasets into the installed arviz's container.
+    """Put datasets, by their groups in the arviz schema, into the installed arviz's container.
 
-    Parameters
-    ----------
-    groups : mapping of str to xarray.Dataset
-        Group names of the arviz schema.
-    attrs : mapping of str to object
-        Attributes of the root.  What netCDF cannot hold is stored as JSON text, booleans as 0 and 1.
-
-    Returns
-    -------
-    arviz.InferenceData (0.2x) or xarray.DataTree (1.x)
+    Attributes of the root that netCDF cannot hold are stored as JSON text, booleans as 0 and 1.
     """
     import xarray as xr
 

@@ -37,23 +37,9 @@ def check_between(name: str, value: object, lower: float, upper: float, *, close
 
 
 def name_among(argument: str, value: Any, known: Iterable[str], alternative: str = "") -> str:
-    """Return the known name that a user means, whatever its case.
+    """Return the known name, in lower case, that a user means; otherwise name all, and the one that looks most alike.
 
-    Parameters
-    ----------
-    argument : str
-        Name of the setting.
-    value : object
-        The value given by the user.
-    known : iterable of str
-        In lower case.
-    alternative : str
-        Other values the setting may have, for the message: " or an instance".
-
-    Raises
-    ------
-    InvalidInput
-        For an unknown name, with all that are known and the one that looks most alike.
+    The message adds the `alternative` values that the setting may have: " or an instance".
     """
     names = list(known)
     wanted = lowered(value)

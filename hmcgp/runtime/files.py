@@ -50,19 +50,10 @@ _REASONS = {
 
 
 def user_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
-    """Return a path as the user gave it, if a file can have such a name at all.
+    """Return the path that the user gave as `argument`, if a file can have such a name at all.
 
-    Parameters
-    ----------
-    path : str or path-like
-        As the user gave it.
-    argument : str
-        The name of the user's argument, for messages.
-
-    Raises
-    ------
-    InvalidInput
-        If it is no text, empty, holds a NUL character, cannot be encoded, or ends in a slash and is no folder.
+    Refused are names that are no text, empty, hold a NUL character, cannot be encoded, or end in a slash and are no
+    folder.
     """
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
     if not isinstance(text, str):
@@ -81,20 +72,7 @@ def user_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
 
 
 def open_regular(path: str | os.PathLike[str], argument: str = "path") -> BinaryIO:
-    """Open a regular file for reading; a folder, FIFO, socket or device is refused without opening it.
-
-    Parameters
-    ----------
-    path : str or path-like
-        As the user gave it; symbolic links are followed.
-    argument : str
-        The name of the user's argument, for messages.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no such file, it may not be read, or is a folder, FIFO, socket or device.
-    """
+    """Open a regular file for reading, through symbolic links; anything else is refused without opening it."""
     given = user_path(path, argument)
     try:
         check_regular(os.stat(given), given, argument)  # opening a device can already do something
@@ -110,31 +88,15 @@ def open_regular(path: str | os.PathLike[str], argument: str = "path") -> Binary
 
 
 def check_replaceable(path: str | os.PathLike[str], argument: str = "path") -> os.stat_result | None:
-    """Refuse a path to which `replacing` could not write, as far as can be told without writing.
+    """Return the status of the file that `replacing` would replace; None if there is none.
 
-    Parameters
-    ----------
-    path : str or path-like
-        As the user gave it.
-    argument : str
-        The name of the user's argument, for messages.
-
-    Returns
-    -------
-    os.stat_result or None
-        Status of the file that would be replaced; None if there is none.
-
-    Raises
-    ------
-    InvalidInput
-        If its folder is missing or cannot be written to, or if there is a file that is write-protected or not regular.
+    Refused, as far as can be told without writing, are a folder that is missing or cannot be written to, and a file
+    that is write-protected or not regular.
     """
-    given = user_path(path, argument)
+    given, old = user_path(path, argument), None
     try:
-        try:
+        with suppress(FileNotFoundError):
             old = os.stat(given)
-        except FileNotFoundError:
-            old = None
         target = followed(given)
         if old is not None:
             check_regular(old, given, argument)
@@ -150,26 +112,13 @@ def check_replaceable(path: str | os.PathLike[str], argument: str = "path") -> o
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], argument: str = "path") -> Iterator[BinaryIO]:
-    """Open a file beside `path` and move it into place only if the block succeeds.
+    """Open a file beside `path` and, if the block succeeds, put it on the disk and then in the place of the old one.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file to replace.  A symbolic link keeps pointing where it did, and the file that it points to is replaced,
-        or made if there is none.  The new file has the mode of the old one, and its owner and group where that is
-        permitted; without an old one it follows the umask.  Other hard links keep the old content.
-    argument : str
-        The name of the user's argument, for messages.
+    A symbolic link keeps pointing where it did, and the file that it points to is replaced, or made if there is none.
+    The new file has the mode of the old one, and its owner and group where that is permitted; without an old one it
+    follows the umask.  Other hard links keep the old content.
 
-    Yields
-    ------
-    binary file
-        On success it is on the disk, not just in a buffer, before the old file gives way.
-
-    Raises
-    ------
-    InvalidInput
-        If nothing can be written there; before the block begins.  A disk that fills up raises OSError.
+    Where nothing can be written, InvalidInput is raised before the block begins.  A disk that fills up raises OSError.
     """
     given = user_path(path, argument)
     old, target = check_replaceable(given, argument), followed(given)

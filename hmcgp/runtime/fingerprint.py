@@ -28,14 +28,9 @@ def digest(values: ArrayLike) -> str:
 def table_identity(
     numbers: Mapping[str, ArrayLike | None], names: Mapping[str, Sequence[object] | Mapping[str, Sequence[object]]]
 ) -> dict[str, Any]:
-    """Return the identity of a table, JSON-compatible.
+    """Return the identity of a table, JSON-compatible, by the names that messages have.
 
-    Parameters
-    ----------
-    numbers : mapping of str to array-like or None
-        Arrays with their names as messages have them; of these a digest is kept.
-    names : mapping of str to sequence, or to mapping of str to sequence
-        Names of columns, classes, categories; these are kept as text.
+    Of the numbers a digest is kept; names of columns, classes and categories are kept as text.
     """
     of_numbers = {name: None if values is None else digest(values) for name, values in numbers.items()}
     return of_numbers | {name: _text(given) for name, given in names.items()}

@@ -71,13 +71,7 @@ class Stopped(Exception):
 
 
 class Deadline(StopFlag):
-    """A flag that sets itself after some seconds, and raises `Stopped`.
-
-    Parameters
-    ----------
-    seconds : float, default=inf
-        From now.
-    """
+    """A flag that sets itself some seconds from now, and raises `Stopped`."""
 
     def __init__(self, seconds: float = inf) -> None:
         super().__init__()
@@ -89,7 +83,6 @@ class Deadline(StopFlag):
         return self._end - time.monotonic()
 
     def is_set(self) -> bool:
-        """Return whether to stop."""
         return super().is_set() or time.monotonic() >= self._end
 
     def check(self) -> None:
@@ -207,13 +200,7 @@ def working_for(flag: StopFlag) -> Iterator[None]:
 
 
 def raise_if_interrupt(error: BaseException) -> None:
-    """Raise the KeyboardInterrupt that a compiled function has turned into a SystemError.
-
-    Parameters
-    ----------
-    error : BaseException
-        Any other error is left alone.
-    """
+    """Raise the KeyboardInterrupt that a compiled function has turned into a SystemError; ignore other errors."""
     cause = error.__cause__ or error.__context__
     if isinstance(error, SystemError) and isinstance(cause, KeyboardInterrupt):
         raise KeyboardInterrupt from error

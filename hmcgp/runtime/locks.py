@@ -33,20 +33,7 @@ _held: set[FileIO] = set()
 
 @contextmanager
 def exclusive(path: str | os.PathLike[str], argument: str = "path") -> Iterator[None]:
-    """Hold a file for one run: a second one is refused, in this process or another, until the block ends.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file to hold, which need not exist; its folder must.
-    argument : str
-        The name of the user's argument, for messages.
-
-    Raises
-    ------
-    InvalidInput
-        If another run holds it; the message says which process.
-    """
+    """Hold a file, which need not exist, for one run: meanwhile a second one, in any process, is refused."""
     given = user_path(path, argument)
     lock = beside(followed(given), "lock")
     pid = os.getpid()

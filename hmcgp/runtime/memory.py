@@ -26,23 +26,10 @@ class WorkSpace(NamedTuple):
 
 
 def check_memory(density: object, n_workers: int, *, draws: int = 0, bytes_per_draw: int = 0) -> None:
-    """Refuse a run that needs clearly more memory than there is.
+    """Refuse a run that needs clearly more memory than there is, and say which settings would fit.
 
-    Parameters
-    ----------
-    density : object
-        Its `work_space`, if it has one, is the memory of an evaluation.
-    n_workers : int
-        Workers that evaluate at a time, each with a work space of its own.  Those of a cluster do not count.
-    draws : int, default=0
-        Draws of all chains together, warm-up included.
-    bytes_per_draw : int, default=0
-        Memory of each.
-
-    Raises
-    ------
-    InvalidInput
-        The message has the memory needed, that available, and settings that would fit.
+    Each worker needs the `work_space` of the density, if it has one; those of a cluster do not count.  `draws` are
+    those of all chains together, warm-up included.
     """
     free = available_memory()
     if free is None:
@@ -79,11 +66,6 @@ def available_memory(root: Path = Path("/")) -> int | None:
     """Return the bytes available to this process, or None where the system does not tell.
 
     On Linux, the least that the machine and the control groups of the process have left; elsewhere all memory.
-
-    Parameters
-    ----------
-    root : Path, default="/"
-        Where the system's files are.
     """
     try:
         return min([_of_machine(root), *_of_control_groups(root)])

@@ -30,19 +30,10 @@ Calls: TypeAlias = Iterable[tuple[Callable[..., Any], tuple[Any, ...]]]
 
 
 def resolve_n_jobs(n_jobs: int | None, n_tasks: int) -> int:
-    """Return the number of workers for n_tasks tasks.
+    """Return the number of workers, never more than tasks.
 
-    Parameters
-    ----------
-    n_jobs : int or None
-        As in joblib: k > 0 workers, -1 all cores, -2 all but one.  None takes the number set by
-        `joblib.parallel_config`, one inside another joblib worker, and otherwise all cores.
-    n_tasks : int
-        Never more workers than tasks.
-
-    Returns
-    -------
-    int
+    As in joblib, `n_jobs` is k > 0 workers, -1 all cores, -2 all but one.  None takes the number set by
+    `joblib.parallel_config`, one inside another joblib worker, and otherwise all cores.
     """
     if n_jobs is None:
         backend, n_jobs = get_active_backend()
@@ -67,44 +58,22 @@ def on_cluster() -> bool:
 
 
 def run_tasks(calls: Calls, n_jobs: int, stop: StopFlag | None = None) -> list[Any]:
-    """Run calls on n_jobs workers, BLAS on one thread each, and return their results in order.
+    """Run calls on n_jobs workers (see `resolve_n_jobs`), BLAS on one thread each; return their results in order.
 
-    One worker is the thread of the caller.
-
-    Parameters
-    ----------
-    calls : iterable of (function, arguments)
-        Unless the workers are threads, functions, arguments and results must be picklable, and changes that a call
-        makes to its arguments stay with the worker.
-    n_jobs : int
-        Number of workers, from `resolve_n_jobs`.  A cluster takes as many as it has.
-    stop : StopFlag, optional
-        Flag that calls in this process check (`check_interrupt`); it is set when one of them fails.
-
-    Returns
-    -------
-    list
+    One worker is the thread of the caller; a cluster takes as many as it has.  Unless the workers are threads,
+    functions, arguments and results must be picklable, and changes that a call makes to its arguments stay with the
+    worker.  Calls in this process check the flag `stop` (`check_interrupt`), which is set when one of them fails.
     """
     backend, _ = get_active_backend(prefer="threads")
-    elsewhere = not shares_memory() and (n_jobs > 1 or _is_cluster(backend))  # joblib runs one job here
+    cluster = _is_cluster(backend)
+    elsewhere = not shares_memory() and (n_jobs > 1 or cluster)  # joblib runs one job here
     with deferred_interrupts(), immediate_interrupts() if elsewhere else nullcontext():
         work = _Work(StopFlag() if stop is None else stop)
-        if n_jobs == 1 and not _is_cluster(backend):
-            results: list[Any] = []
+        if n_jobs == 1 and not cluster:
             with working_for(work.stop), single_blas_thread():
-                for function, arguments in calls:
-                    results.append(function(*arguments))
-            return results
+                return [function(*arguments) for function, arguments in calls]
         tasks = [_Call(function, arguments, work) for function, arguments in calls]
-        if _is_cluster(backend):
-            return _run_on_cluster(tasks, backend)
-        parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", pre_dispatch="all", batch_size=1, max_nbytes=None)
-        try:
-            with single_blas_thread():
-                return list(parallel(joblib.delayed(task)() for task in tasks))
-        except BaseException:
-            work.end()
-            raise
+        return _run_on_cluster(tasks, backend) if cluster else work.run(tasks, n_jobs)
 
 
 def _is_cluster(backend: Any) -> bool:
@@ -164,12 +133,18 @@ class _Work:
                 self._running -= 1
                 self._idle.notify_all()
 
-    def end(self) -> None:
-        """Ask the calls to stop at their next evaluation; return when they have, or Ctrl-C comes again."""
-        self.stop.set()
-        with self._idle:
-            while self._running and not self.stop.insisted:
-                self._idle.wait(0.1)  # seconds; without a limit, Windows would not notice Ctrl-C
+    def run(self, tasks: list[_Call], n_jobs: int) -> list[Any]:
+        """Run tasks by joblib; if one fails, the others stop at their next evaluation, unless Ctrl-C comes again."""
+        parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", pre_dispatch="all", batch_size=1, max_nbytes=None)
+        try:
+            with single_blas_thread():
+                return list(parallel(joblib.delayed(task)() for task in tasks))
+        except BaseException:
+            self.stop.set()
+            with self._idle:
+                while self._running and not self.stop.insisted:
+                    self._idle.wait(0.1)  # seconds; without a limit, Windows would not notice Ctrl-C
+            raise
 
 
 @cache

@@ -35,40 +35,22 @@ def check_random_state(random_state: object) -> None:
 def as_generator(random_state: RandomStateLike = None) -> np.random.Generator:
     """Return a Generator for a seed or a random stream.
 
-    Parameters
-    ----------
-    random_state : None, int, SeedSequence, Generator or RandomState
-        None draws fresh entropy.  An int or a SeedSequence is a value: the same one gives the same stream every time.
-        A Generator is used as it is, and a RandomState is advanced by one draw: both move on from call to call.
-
-    Returns
-    -------
-    numpy.random.Generator
+    None draws fresh entropy.  An int or a SeedSequence is a value: the same one gives the same stream every time.  A
+    Generator is used as it is, and a RandomState is advanced by one draw: both move on from call to call.
     """
     check_random_state(random_state)
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.SeedSequence):
-        return np.random.default_rng(_copy(random_state))
+        # spawning changes the sequence: without a copy, the user's seed would give other streams next time
+        return np.random.default_rng(np.random.SeedSequence(**random_state.state))
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
     return np.random.default_rng(random_state if random_state is None else int(random_state))
 
 
 def spawn_generators(random_state: RandomStateLike, n: int) -> list[np.random.Generator]:
-    """Return n independent streams; stream i does not depend on n.
-
-    Parameters
-    ----------
-    random_state : None, int, SeedSequence, Generator or RandomState
-        As in `as_generator`.
-    n : int
-        Number of streams.
-
-    Returns
-    -------
-    list of numpy.random.Generator, of length n
-    """
+    """Return n independent streams (see `as_generator`); stream i does not depend on n."""
     rng = as_generator(random_state)
     try:
         return rng.spawn(n)
@@ -77,30 +59,10 @@ def spawn_generators(random_state: RandomStateLike, n: int) -> list[np.random.Ge
 
 
 def restore_generator(state: Mapping[str, Any]) -> np.random.Generator:
-    """Return a Generator that continues a stored stream.
-
-    Parameters
-    ----------
-    state : mapping
-        `Generator.bit_generator.state` of the stream.
-
-    Returns
-    -------
-    numpy.random.Generator
-    """
+    """Return a Generator that continues the stream whose `Generator.bit_generator.state` was stored."""
     bit_generator = getattr(np.random, state["bit_generator"])(0)
     bit_generator.state = state
     return np.random.Generator(bit_generator)
-
-
-def _copy(seed: np.random.SeedSequence) -> np.random.SeedSequence:
-    # spawning changes the sequence: without a copy, the user's seed would give other streams next time
-    return np.random.SeedSequence(
-        entropy=seed.entropy,
-        spawn_key=seed.spawn_key,
-        pool_size=seed.pool_size,
-        n_children_spawned=seed.n_children_spawned,
-    )
 
 
 # -- as plain values, for files --------------------------------------------------------------------------------------

@@ -172,45 +172,21 @@ class Tuning(NamedTuple):
     scores: Welford | None = None  # of their gradients; None: the metric is learnt from the draws alone
 
 
-RestartStep = Callable[[Metric, float], float]
-
-
 def adapt(
     tuning: Tuning,
     state: State,
     acceptance: float,
     *,
     target_accept: float,
-    restart_step: RestartStep,
+    restart_step: Callable[[Metric, float], float],
     longest: float = inf,
     stretch: float = 2.0,
     correlation_time: float = 1.0,
 ) -> Tuning:
-    """Return the settings after one more draw of warm-up.
+    """Return the settings of the next draw, or of the run, after one more draw of warm-up and its acceptance rate.
 
-    Parameters
-    ----------
-    tuning : Tuning
-        Settings so far.
-    state : State
-        The draw.
-    acceptance : float
-        Its acceptance rate, in [0, 1].
-    target_accept : float
-        Acceptance rate at which the step size aims.
-    restart_step : callable
-        Takes a new metric and the last step size, and returns the first step size under that metric.
-    longest : float
-        As in `update_dual_average`.
-    stretch : float
-        As in `init_dual_average`.
-    correlation_time : float
-        As in `regularised_covariance`.
-
-    Returns
-    -------
-    Tuning
-        Settings of the next draw; after the last warm-up draw, those of the run.
+    `restart_step` takes a new metric and the last step size to the first step size under that metric.  `longest` is as
+    in `update_dual_average`, `stretch` as in `init_dual_average`, `correlation_time` as in `regularised_covariance`.
     """
     draw, schedule, metric = tuning.draw + 1, tuning.schedule, tuning.metric
     welford, scores = tuning.welford, tuning.scores
@@ -245,23 +221,7 @@ def find_step_size(
 ) -> float:
     """Double or halve a step size until the acceptance rate of one leapfrog step crosses 0.8.
 
-    Parameters
-    ----------
-    density : LogDensity
-        The log density.
-    rng : Generator
-        Draws one momentum per trial.
-    state : State
-        Where to try, of finite log density.
-    metric : Metric
-        The metric.
-    step_size : float
-        First guess.
-
-    Returns
-    -------
-    float
-        Hoffman & Gelman, Algorithm 4, with Stan's threshold.
+    Hoffman & Gelman, Algorithm 4, with Stan's threshold, from a state of finite log density.
     """
     direction = 0
     for _ in range(60):  # 2^60 either way, for a flat density

@@ -37,7 +37,7 @@ class Hamiltonian:
         return as_metric(self.metric, n_dim)
 
     def within_mode(self, state: State) -> State:
-        """Return the draw from which the metric is learnt; samplers that jump subtract the position of its mode."""
+        """Return the draw from which the metric is learnt: relative to its mode, in samplers that jump."""
         return state
 
     def check_settings(self) -> None:

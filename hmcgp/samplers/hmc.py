@@ -10,10 +10,9 @@ e = 0.1, n = 20 and no jitter: `HMC(step_size=0.1, n_steps=20, jitter=0)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, exp, inf, pi
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,61 +21,9 @@ from hmcgp.runtime.checks import check_between, check_count
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.hamiltonian import Hamiltonian, check_positive
-from hmcgp.samplers.integrators import State, Work, init, leapfrog
-from hmcgp.samplers.metric import Metric, end_energy, kinetic_energy, sample_momentum
-from hmcgp.samplers.trace import Info
-
-__all__ = ["HMC", "Info", "State", "build_step", "init"]
-
-Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
-
-
-def build_step(
-    density: LogDensity,
-    metric: Metric,
-    *,
-    step_size: float,
-    n_steps: int | None = None,
-    jitter: float = 0.0,
-    trajectory: float = pi / 2,
-    max_steps: int = 64,
-    max_energy_error: float = 1000.0,
-) -> Step:
-    """Build the transition `step(rng, state) -> state, info` of static HMC.
-
-    Parameters
-    ----------
-    density : LogDensity
-        The log density.
-    metric : Metric
-        Inverse mass with its factors.
-    step_size, n_steps, jitter, trajectory, max_steps, max_energy_error
-        As in `HMC`.
-
-    Returns
-    -------
-    callable
-    """
-    inv_mass = metric.inv_mass
-
-    def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
-        momentum = sample_momentum(rng, metric)
-        stretch = 1.0 + jitter * (2.0 * rng.random() - 1.0) if jitter else 1.0  # whatever the state: reversible
-        if n_steps is None:
-            size, n = divide(trajectory * stretch, step_size, max_steps)
-        else:
-            size, n = step_size * stretch, n_steps
-        energy = kinetic_energy(inv_mass, momentum) - state.logdensity
-        end, momentum, work = integrate(density, state, momentum, size, n, inv_mass)
-        energy_end = end_energy(inv_mass, momentum, end.logdensity)
-        error = energy_end - energy
-        acceptance = exp(min(0.0, -error))
-        if rng.random() < acceptance:
-            state, energy = end, energy_end
-        info = Info(state.logdensity, acceptance, size, work[0], energy, error, error > max_energy_error, *work[1:])
-        return state, info
-
-    return step
+from hmcgp.samplers.integrators import State, Work, leapfrog
+from hmcgp.samplers.metric import end_energy, kinetic_energy, sample_momentum
+from hmcgp.samplers.trace import Info, Step
 
 
 def divide(time: float, longest: float, max_steps: int) -> tuple[float, int]:
@@ -168,14 +115,23 @@ class HMC(Hamiltonian):
         return self.trajectory * (1.0 + self.jitter) if self.n_steps is None else inf
 
     def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
-        """Return the transition of one draw."""
-        return build_step(
-            density,
-            tuning.metric,
-            step_size=tuning.step_size,
-            n_steps=self.n_steps,
-            jitter=self.jitter,
-            trajectory=self.trajectory,
-            max_steps=self.max_steps,
-            max_energy_error=self.max_energy_error,
-        )
+        step_size, metric, inv_mass = tuning.step_size, tuning.metric, tuning.metric.inv_mass
+
+        def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
+            momentum = sample_momentum(rng, metric)
+            # whatever the state: reversible
+            stretch = 1.0 + self.jitter * (2.0 * rng.random() - 1.0) if self.jitter else 1.0
+            if self.n_steps is None:
+                size, n = divide(self.trajectory * stretch, step_size, self.max_steps)
+            else:
+                size, n = step_size * stretch, self.n_steps
+            energy = kinetic_energy(inv_mass, momentum) - state.logdensity
+            end, momentum, work = integrate(density, state, momentum, size, n, inv_mass)
+            energy_end = end_energy(inv_mass, momentum, end.logdensity)
+            error = energy_end - energy
+            acceptance, diverging = exp(min(0.0, -error)), error > self.max_energy_error
+            if rng.random() < acceptance:
+                state, energy = end, energy_end
+            return state, Info(state.logdensity, acceptance, size, work[0], energy, error, diverging, *work[1:])
+
+        return step

@@ -36,28 +36,12 @@ class State(NamedTuple):
 def evaluate(density: LogDensity, position: Array, carry: object = None) -> tuple[State, Evaluation]:
     """Evaluate a log density, unless the work of this thread is to stop, and check that it is finite or -inf.
 
-    Positions that are NaN, or so far out that squares overflow, are -inf without an evaluation.
-
-    Parameters
-    ----------
-    density : LogDensity
-        The log density.
-    position : ndarray of shape (n_dim,)
-        Unconstrained coordinates.
-    carry : object, optional
-        From an earlier evaluation.
-
-    Returns
-    -------
-    state : State
-        Where the log density is -inf it keeps the carry that was passed in.
-    evaluation : Evaluation
+    Positions that are NaN, or so far out that squares overflow, are -inf without an evaluation.  Where the log density
+    is -inf, the state keeps the carry that was passed in.
     """
     check_interrupt()
-    if not hypot(*position.tolist()) < FAR:
-        evaluation = Evaluation(-inf, np.zeros_like(position))
-    else:
-        evaluation = density.evaluate(position, carry)
+    near = hypot(*position.tolist()) < FAR
+    evaluation = density.evaluate(position, carry) if near else Evaluation(-inf, np.zeros_like(position))
     logdensity = evaluation.logdensity
     if not logdensity < inf:  # True for NaN too
         raise HmcgpError(

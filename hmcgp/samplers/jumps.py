@@ -15,22 +15,21 @@ to be accepted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf, lgamma, log, pi
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import softmax
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.density import Evaluation, LogDensity
+from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers import hmc
 from hmcgp.samplers.adaptation import Tuning
+from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.integrators import State, Work, evaluate
 from hmcgp.samplers.metric import Metric, as_metric
-from hmcgp.samplers.trace import Info, JumpInfo
+from hmcgp.samplers.trace import JumpInfo, Step
 
 DEGREES = 5.0  # of freedom: tails heavier than those of p
 EVENLY = 0.05  # share of the proposals spread evenly over the modes, in case Laplace's shares are wrong
@@ -66,12 +65,7 @@ class Modes(NamedTuple):
 
 
 class Mixture:
-    """The mixture q of t distributions at modes.
-
-    Parameters
-    ----------
-    modes : Modes
-    """
+    """The mixture q of t distributions at modes."""
 
     def __init__(self, modes: Modes) -> None:
         k, d = modes.positions.shape
@@ -105,25 +99,8 @@ class Mixture:
         return np.asarray(self._log_height - 0.5 * (DEGREES + len(u)) * np.log1p(square / DEGREES))
 
 
-Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, JumpInfo]]
-
-
-def with_jump(step: hmc.Step, density: LogDensity, mixture: Mixture) -> Step:
-    """Build the transition that makes a step and then proposes a jump.
-
-    Parameters
-    ----------
-    step : callable
-        A transition that leaves the density invariant.
-    density : LogDensity
-        The log density.
-    mixture : Mixture
-        Distribution of the proposals.
-
-    Returns
-    -------
-    callable
-    """
+def with_jump(step: Step, density: LogDensity, mixture: Mixture) -> Step:
+    """Build the transition that makes a step, which leaves the density invariant, and then proposes a jump."""
 
     def both(rng: np.random.Generator, state: State) -> tuple[State, JumpInfo]:
         state, info = step(rng, state)
@@ -134,21 +111,16 @@ def with_jump(step: hmc.Step, density: LogDensity, mixture: Mixture) -> Step:
         jumped = proposal.logdensity > -inf and rng.random() < exp(min(0.0, gain - loss))
         if jumped:
             state = proposal
-        return state, _add_jump(info, state, evaluation, jumped=jumped)
+        work = Work(*(getattr(info, name) for name in Work._fields)).plus(evaluation)
+        if evaluation.failure:  # a proposal may fail far out: that says nothing of the accuracy of the draw
+            work = work._replace(solver_residual=info.solver_residual)
+        return state, JumpInfo(**info._asdict() | work._asdict() | {"lp": state.logdensity, "jumped": jumped})
 
     return both
 
 
-def _add_jump(info: Info, state: State, evaluation: Evaluation, *, jumped: bool) -> JumpInfo:
-    """Return the statistics of a trajectory and of the proposal that followed it."""
-    work = Work(*(getattr(info, name) for name in Work._fields)).plus(evaluation)
-    if evaluation.failure:  # a proposal may fail far out: that says nothing of the accuracy of the draw
-        work = work._replace(solver_residual=info.solver_residual)
-    return JumpInfo(*info._replace(lp=state.logdensity, **work._asdict()), jumped)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JumpingHMC(hmc.HMC):
+class JumpingHMC(HMC):
     """Hamiltonian Monte Carlo with a jump between known modes after every trajectory.
 
     Parameters
@@ -186,8 +158,7 @@ class JumpingHMC(hmc.HMC):
         return as_metric(np.einsum("k,kij->ij", self.modes.share, self.modes.covariances), n_dim)
 
     def within_mode(self, state: State) -> State:
-        """Return a draw relative to its mode."""
         return state._replace(position=state.position - Mixture(self.modes).nearest(state.position))
 
-    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:  # type: ignore[override]
+    def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
         return with_jump(super().build_step(density, tuning), density, Mixture(self.modes))

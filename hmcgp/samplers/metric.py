@@ -27,19 +27,7 @@ class Metric(NamedTuple):
 
 
 def as_metric(metric: Array | None, n_dim: int) -> Metric:
-    """Check and factor a metric.
-
-    Parameters
-    ----------
-    metric : None, ndarray of shape (n_dim,) or (n_dim, n_dim)
-        Inverse mass: None is the identity, one axis a diagonal, two axes a dense matrix.
-    n_dim : int
-        Number of coordinates.
-
-    Returns
-    -------
-    Metric
-    """
+    """Check and factor an inverse mass: None is the identity, one axis a diagonal, two axes a dense matrix."""
     try:
         S = np.ones(n_dim) if metric is None else np.array(metric, dtype=float)
     except (TypeError, ValueError):
@@ -51,10 +39,6 @@ def as_metric(metric: Array | None, n_dim: int) -> Metric:
             raise InvalidInput(f"'metric' must be positive and finite; got {S}.")
         root: Array = np.sqrt(S)
         return Metric(S, root, 1.0 / root)
-    return _dense(S)
-
-
-def _dense(S: Array) -> Metric:
     if not np.allclose(S, S.T, rtol=1e-10, atol=0.0):  # also False for NaN
         raise InvalidInput("'metric' must be symmetric; the matrix given is not.")
     try:
@@ -78,9 +62,7 @@ def sample_momentum(rng: np.random.Generator, metric: Metric) -> Array:
 
 def velocity(inv_mass: Array | None, momentum: Array) -> Array:
     """Return du/dt = S p."""
-    if inv_mass is None:
-        return momentum
-    return inv_mass * momentum if inv_mass.ndim == 1 else inv_mass.dot(momentum)
+    return momentum if inv_mass is None else apply(inv_mass, momentum)
 
 
 def kinetic_energy(inv_mass: Array | None, momentum: Array) -> float:

@@ -8,10 +8,9 @@ Metropolis et al. (1953); Roberts, Gelman & Gilks (1997).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf, sqrt
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,52 +18,9 @@ from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning, adapt, build_schedule, init_dual_average, init_welford
-from hmcgp.samplers.integrators import State, Work, evaluate, init
+from hmcgp.samplers.integrators import State, Work, evaluate
 from hmcgp.samplers.metric import Metric, apply, as_metric
-from hmcgp.samplers.trace import AnyInfo, Info
-
-__all__ = ["Info", "Metropolis", "State", "build_step", "init"]
-
-Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
-
-
-def build_step(density: LogDensity, metric: Metric, *, scale: float) -> Step:
-    """Build the transition `step(rng, state) -> state, info` of random-walk Metropolis.
-
-    Parameters
-    ----------
-    density : LogDensity
-        The log density; its gradient is ignored.
-    metric : Metric
-        Shape of the proposal: its covariance is scale^2 times the inverse mass.
-    scale : float
-        Factor s.
-
-    Returns
-    -------
-    callable
-    """
-    factor = metric.factor
-
-    def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
-        position = state.position + scale * apply(factor, rng.standard_normal(len(factor)))
-        proposal, evaluation = evaluate(density, position, state.carry)
-        loss = state.logdensity - proposal.logdensity
-        acceptance = exp(min(0.0, -loss))
-        if rng.random() < acceptance:
-            state = proposal
-        info = Info(
-            lp=state.logdensity,
-            acceptance_rate=acceptance,
-            step_size=scale,
-            energy=-state.logdensity,
-            energy_error=loss,
-            diverging=False,  # there is no trajectory to diverge
-            **Work().plus(evaluation)._asdict(),
-        )
-        return state, info
-
-    return step
+from hmcgp.samplers.trace import AnyInfo, Info, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,32 +47,23 @@ class Metropolis:
                 raise InvalidInput(f"'scale' must be positive and finite, a number or a vector; got {self.scale}.")
 
     def check(self, n_dim: int, tune: int) -> None:
-        """Raise InvalidInput for settings that do not fit the number of parameters or the length of warm-up."""
         if self.scale is None and tune == 0:
             raise InvalidInput("'scale' is None, which means learnt in warm-up, but tune=0. Give one of them.")
         self._metric(n_dim)
 
     def init_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
-        """Return the settings of the first step."""
         d = density.n_dim
         schedule = build_schedule(tune)
         if self.scale is not None:
             scale = float(self.scale) if np.ndim(self.scale) == 0 else 1.0
             return Tuning(scale, self._metric(d), schedule)
         scale = 2.38 / sqrt(d)
-        return Tuning(
-            scale,
-            as_metric(np.eye(d), d),
-            schedule,
-            0,
-            init_dual_average(scale, stretch=1.0),
-            init_welford(d, dense=True),
-        )
+        dual, welford = init_dual_average(scale, stretch=1.0), init_welford(d, dense=True)
+        return Tuning(scale, as_metric(np.eye(d), d), schedule, 0, dual, welford)
 
     def adapt(
         self, density: LogDensity, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo
     ) -> Tuning:
-        """Return the settings of the next step, learnt from one draw of warm-up."""
         d = density.n_dim
         return adapt(
             tuning,
@@ -129,8 +76,26 @@ class Metropolis:
         )
 
     def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
-        """Return the transition of one draw."""
-        return build_step(density, tuning.metric, scale=tuning.step_size)
+        scale, factor = tuning.step_size, tuning.metric.factor
+
+        def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
+            position = state.position + scale * apply(factor, rng.standard_normal(len(factor)))
+            proposal, evaluation = evaluate(density, position, state.carry)
+            loss = state.logdensity - proposal.logdensity
+            acceptance = exp(min(0.0, -loss))
+            if rng.random() < acceptance:
+                state = proposal
+            return state, Info(
+                lp=state.logdensity,
+                acceptance_rate=acceptance,
+                step_size=scale,
+                energy=-state.logdensity,
+                energy_error=loss,
+                diverging=False,  # there is no trajectory to diverge
+                **Work().plus(evaluation)._asdict(),
+            )
+
+        return step
 
     def _metric(self, n_dim: int) -> Metric:
         if self.scale is None or np.ndim(self.scale) == 0:

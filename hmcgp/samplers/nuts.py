@@ -15,10 +15,9 @@ Carlo, appendix A; the checks across the join are those of Stan >= 2.21.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, log1p
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,13 +26,10 @@ from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.hamiltonian import Hamiltonian
-from hmcgp.samplers.integrators import State, Work, init, leapfrog
-from hmcgp.samplers.metric import Metric, kinetic_energy, sample_momentum, velocity
+from hmcgp.samplers.integrators import State, Work, leapfrog
+from hmcgp.samplers.metric import kinetic_energy, sample_momentum, velocity
+from hmcgp.samplers.trace import Step
 from hmcgp.samplers.trace import TreeInfo as Info
-
-__all__ = ["NUTS", "Info", "State", "build_step", "init"]
-
-Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, Info]]
 
 
 class End(NamedTuple):
@@ -147,45 +143,6 @@ def explore(explorer: Explorer, state: State, momentum: Array, max_depth: int) -
     return tree, max_depth, False
 
 
-def build_step(
-    density: LogDensity, metric: Metric, *, step_size: float, max_depth: int = 10, max_energy_error: float = 1000.0
-) -> Step:
-    """Build the transition `step(rng, state) -> state, info` of the no-U-turn sampler.
-
-    Parameters
-    ----------
-    density : LogDensity
-        The log density.
-    metric : Metric
-        Inverse mass with its factors.
-    step_size, max_depth, max_energy_error
-        As in `NUTS`.
-
-    Returns
-    -------
-    callable
-    """
-
-    def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
-        explorer = Explorer(density, rng, metric.inv_mass, step_size, max_energy_error)
-        with np.errstate(over="ignore", invalid="ignore"):  # a step that runs away is divergent, not a warning
-            tree, depth, turned = explore(explorer, state, sample_momentum(rng, metric), max_depth)
-        info = Info(
-            lp=tree.draw.logdensity,
-            acceptance_rate=explorer.acceptance / explorer.work.n_steps,
-            step_size=step_size,
-            energy=explorer.energy + tree.energy_error,
-            energy_error=tree.energy_error,
-            diverging=explorer.diverging,
-            **explorer.work._asdict(),
-            tree_depth=depth,
-            reached_max_treedepth=depth == max_depth and not turned,
-        )
-        return tree.draw, info
-
-    return step
-
-
 @dataclass(frozen=True, eq=False)
 class NUTS(Hamiltonian):
     """The no-U-turn sampler: trajectories grow until they turn back towards their start.
@@ -220,11 +177,22 @@ class NUTS(Hamiltonian):
         check_count("max_depth", self.max_depth, 1, most=20)
 
     def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
-        """Return the transition of one draw."""
-        return build_step(
-            density,
-            tuning.metric,
-            step_size=tuning.step_size,
-            max_depth=self.max_depth,
-            max_energy_error=self.max_energy_error,
-        )
+        step_size, metric = tuning.step_size, tuning.metric
+
+        def step(rng: np.random.Generator, state: State) -> tuple[State, Info]:
+            explorer = Explorer(density, rng, metric.inv_mass, step_size, self.max_energy_error)
+            with np.errstate(over="ignore", invalid="ignore"):  # a step that runs away is divergent, not a warning
+                tree, depth, turned = explore(explorer, state, sample_momentum(rng, metric), self.max_depth)
+            return tree.draw, Info(
+                lp=tree.draw.logdensity,
+                acceptance_rate=explorer.acceptance / explorer.work.n_steps,
+                step_size=step_size,
+                energy=explorer.energy + tree.energy_error,
+                energy_error=tree.energy_error,
+                diverging=explorer.diverging,
+                **explorer.work._asdict(),
+                tree_depth=depth,
+                reached_max_treedepth=depth == self.max_depth and not turned,
+            )
+
+        return step

@@ -15,26 +15,7 @@ ATTEMPTS = 100  # random positions before giving up
 
 
 def find_start(density: LogDensity, rng: np.random.Generator, start: Array | None = None) -> State:
-    """Return the state at a given position, or at the first random one of finite log density.
-
-    Parameters
-    ----------
-    density : LogDensity
-        The log density, which also draws random positions.
-    rng : Generator
-        For `density.initial`.
-    start : ndarray of shape (n_dim,), optional
-        Position chosen by the user.
-
-    Returns
-    -------
-    State
-
-    Raises
-    ------
-    InvalidInput
-        If the log density is -inf at `start`, or at all random positions.
-    """
+    """Return the state at the user's position, or at the first by `density.initial` that has a finite log density."""
     for _ in range(ATTEMPTS if start is None else 1):
         position = density.initial(rng) if start is None else start
         state, _ = evaluate(density, np.array(position, dtype=float))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, get_type_hints
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.runtime.typing import Array
+from hmcgp.samplers.integrators import State
 
 
 class Info(NamedTuple):
@@ -63,6 +65,7 @@ class JumpInfo(NamedTuple):
 
 
 AnyInfo: TypeAlias = Info | TreeInfo | JumpInfo
+Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, AnyInfo]]  # a transition of a sampler
 
 
 def stat_dtype(info: type[AnyInfo]) -> np.dtype[np.void]:

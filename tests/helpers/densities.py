@@ -146,6 +146,11 @@ class WrongGradient:
         return evaluation._replace(grad=self._factor * evaluation.grad)
 
 
+def step_of(sampler, density):
+    """Transition of a sampler whose settings are all given."""
+    return sampler.build_step(density, sampler.init_tuning(density, None, None, 0))
+
+
 def correlated_gaussian():
     """Scales from 0.3 to 3, correlations up to 0.8."""
     correlation = np.array([[1.0, 0.8, -0.3], [0.8, 1.0, 0.1], [-0.3, 0.1, 1.0]])

@@ -244,7 +244,7 @@ def test_every_kernel_is_tested():
     import hmcgp.kernels as module
 
     def parts(k):
-        return {type(k)}.union(*[parts(c) for c in k._child_fields().values()])
+        return {type(k)}.union(*[parts(c) for c in k.children().values()])
 
     public = {v for v in vars(module).values() if isinstance(v, type) and issubclass(v, Kernel) and v is not Kernel}
     # those whose input is a code: test_kernels_derivatives, test_coregional

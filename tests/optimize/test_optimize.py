@@ -168,7 +168,7 @@ def test_newton_does_not_climb_a_saddle():
             return Evaluation(float(u[1] ** 2 - u[0] ** 2), np.array([-2.0 * u[0], 2.0 * u[1]]))
 
     density = Saddle(np.zeros(2), np.eye(2))
-    beside = maximum._Optimum(init(density, np.array([1e-3, 1e-3])), 1, stalled=True)
+    beside = maximum.Optimum(init(density, np.array([1e-3, 1e-3])), 1, stalled=True)
     found = maximum._polish(density, beside)
     assert found.state is beside.state
     assert found.evaluations == 5

@@ -13,8 +13,7 @@ from hmcgp import Model, sample
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import Additive, SquaredExponential
 from hmcgp.priors import SAAS, LogNormal, RegularizedHorseshoe
-from hmcgp.priors.sparsity import Hypotenuse
-from hmcgp.priors.sparsity_terms import log_density
+from hmcgp.priors.sparsity import Hypotenuse, log_density
 from tests.helpers.checks import check_gradient
 
 PRIORS = [SAAS(), SAAS(0.7), RegularizedHorseshoe(), RegularizedHorseshoe(0.5, slab=2.0)]

@@ -12,10 +12,9 @@ from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Parameter
 from hmcgp.reporting.arviz_export import build_tree
 from hmcgp.samplers import HMC, NUTS, Evaluation, nuts, sample
-from hmcgp.samplers.integrators import State
-from hmcgp.samplers.metric import as_metric
-from hmcgp.samplers.nuts import End, Explorer, Tree, build_step, init, join, turns
-from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
+from hmcgp.samplers.integrators import State, init
+from hmcgp.samplers.nuts import End, Explorer, Tree, join, turns
+from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian, step_of
 
 
 def run(density, sampler, **options):
@@ -43,7 +42,7 @@ def test_tree_doubles(max_depth):
     orders = set()
     for _ in range(20):
         density = Flat(1)
-        step = build_step(density, as_metric(None, 1), step_size=0.5, max_depth=max_depth)
+        step = step_of(NUTS(step_size=0.5, max_depth=max_depth), density)
         state, info = step(rng, State(np.zeros(1), 0.0, np.zeros(1), np.zeros(1)))
         visits, carries = np.array(density.visits)[:, 0], np.array(density.carries)[:, 0]
         unit = np.abs(visits[0])
@@ -147,7 +146,7 @@ def test_metric_is_a_change_of_coordinates():
 def one_step_p_values(n=8000, step_size=0.6):
     """Exact draws, one transition each: Kolmogorov-Smirnov tests of where they land."""
     density, rng = LogGamma(), np.random.default_rng(12)
-    step = build_step(density, as_metric(None, 2), step_size=step_size)
+    step = step_of(NUTS(step_size=step_size), density)
     starts = np.log(rng.gamma(density.shape, size=(n, 2)))
     ends = np.array([step(rng, init(density, u))[0].position for u in starts])
     return [stats.kstest(ends[:, i], density.marginal(i).cdf).pvalue for i in range(2)]
@@ -187,7 +186,7 @@ def test_invariance_test_catches_wrong_samplers(name, wrong, step_size, monkeypa
 
 def test_statistics_of_one_step():
     density = correlated_gaussian()
-    step = build_step(density, as_metric(None, 3), step_size=0.2)
+    step = step_of(NUTS(step_size=0.2), density)
     rng, state = np.random.default_rng(3), init(density, density.mean + 0.1)
     for _ in range(50):
         state, info = step(rng, state)

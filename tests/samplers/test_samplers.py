@@ -9,10 +9,17 @@ import pytest
 
 from hmcgp.errors import InvalidInput
 from hmcgp.samplers import HMC, NUTS, Metropolis, hmc, sample
-from hmcgp.samplers.hmc import build_step, init
-from hmcgp.samplers.integrators import State
-from hmcgp.samplers.metric import as_metric
-from tests.helpers.densities import Funnel, Gaussian, HalfSpace, LogGamma, Warped, WrongGradient, correlated_gaussian
+from hmcgp.samplers.integrators import State, init
+from tests.helpers.densities import (
+    Funnel,
+    Gaussian,
+    HalfSpace,
+    LogGamma,
+    Warped,
+    WrongGradient,
+    correlated_gaussian,
+    step_of,
+)
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -141,9 +148,9 @@ class Halved(Warped):
 
 def test_paper_coordinates_by_the_metric():
     """HMC of θ with unit mass is HMC of u = -θ/2 with inverse mass 1/4, draw by draw."""
-    settings = {"step_size": 0.4, "n_steps": 10}
-    step_theta = build_step(Warped(), as_metric(None, 2), **settings)
-    step_u = build_step(Halved(), as_metric(np.full(2, 0.25), 2), **settings)
+    settings = {"step_size": 0.4, "n_steps": 10, "jitter": 0.0}
+    step_theta = step_of(HMC(**settings), Warped())
+    step_u = step_of(HMC(metric=np.full(2, 0.25), **settings), Halved())
     theta0 = np.array([0.5, -0.3])
     theta, u = init(Warped(), theta0), init(Halved(), -theta0 / 2)
     rng_theta, rng_u = np.random.default_rng(4), Mirror(4)  # p_u = -2 p_θ
@@ -160,7 +167,7 @@ def test_paper_coordinates_by_the_metric():
 
 def test_hmc_statistics_of_one_step():
     density = correlated_gaussian()
-    step = build_step(density, as_metric(None, 3), step_size=0.2, n_steps=9)
+    step = step_of(HMC(step_size=0.2, n_steps=9, jitter=0.0), density)
     rng, state = np.random.default_rng(3), init(density, density.mean + 0.1)
     for _ in range(50):
         new, info = step(rng, state)
@@ -243,7 +250,7 @@ def test_region_that_cannot_be_computed(sampler):
 
 def test_rejection_returns_the_same_state():
     state = State(np.array([0.1, 0.0]), -0.005, np.array([-0.1, 0.0]), "mine")
-    step = hmc.build_step(HalfSpace(), as_metric(None, 2), step_size=100.0, n_steps=3)
+    step = step_of(HMC(step_size=100.0, n_steps=3, jitter=0.0), HalfSpace())
     assert step(np.random.default_rng(0), state)[0] is state
 
 

@@ -36,24 +36,16 @@ def _row(
 
 
 @compiled_with_lock
-def covariance(X: Array, R: Array, variance: float) -> Array:
-    """Covariance matrix of the n columns of X, symmetric, of shape (n, n)."""
-    n = X.shape[1]
-    K, work, factor = np.empty((n, n)), np.empty(n), np.empty(n)
-    for i in range(n):
-        _row(X, R, i, X, R, i, variance, work, factor, K[i])
-        K[i, i] = variance
-    mirror_lower(K)
-    return K
-
-
-@compiled_with_lock
-def cross_covariance(X: Array, R: Array, X2: Array, R2: Array, variance: float) -> Array:
-    """Covariance between the n columns of X and the m columns of X2, of shape (n, m)."""
+def covariance(X: Array, R: Array, X2: Array, R2: Array, variance: float, symmetric: bool) -> Array:
+    """Covariance between the n columns of X and the m columns of X2, of shape (n, m); `symmetric` if they are equal."""
     n, m = X.shape[1], X2.shape[1]
     K, work, factor = np.empty((n, m)), np.empty(m), np.empty(m)
     for i in range(n):
-        _row(X, R, i, X2, R2, m, variance, work, factor, K[i])
+        _row(X, R, i, X2, R2, i if symmetric else m, variance, work, factor, K[i])
+        if symmetric:
+            K[i, i] = variance
+    if symmetric:
+        mirror_lower(K)
     return K
 
 

@@ -23,23 +23,14 @@ def _row(Z: Array, i: int, Z2: Array, m: int, power: float, variance: float, wor
 
 
 @compiled_with_lock
-def covariance(Z: Array, power: float, variance: float) -> Array:
-    """Covariance matrix of the n columns of Z, symmetric, of shape (n, n)."""
-    n = Z.shape[1]
-    K, work = np.empty((n, n)), np.empty(n)
-    for i in range(n):
-        _row(Z, i, Z, i + 1, power, variance, work, K[i])
-    mirror_lower(K)
-    return K
-
-
-@compiled_with_lock
-def cross_covariance(Z: Array, Z2: Array, power: float, variance: float) -> Array:
-    """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m)."""
+def covariance(Z: Array, Z2: Array, power: float, variance: float, symmetric: bool) -> Array:
+    """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m); `symmetric` if they are equal."""
     n, m = Z.shape[1], Z2.shape[1]
     K, work = np.empty((n, m)), np.empty(m)
     for i in range(n):
-        _row(Z, i, Z2, m, power, variance, work, K[i])
+        _row(Z, i, Z2, i + 1 if symmetric else m, power, variance, work, K[i])
+    if symmetric:
+        mirror_lower(K)
     return K
 
 

@@ -60,46 +60,46 @@ def _profile(kind: int, alpha: float, variance: float, s: Array, work: Array, k:
             k[j] = inside * (1.0 - r * (1.0 + cubic * (1.0 - s[j])))
             w[j] = inside * (1.0 + cubic - 3.0 * cubic * s[j]) / r if r > 0.0 else 0.0
     else:
-        rate = math.sqrt(1.0 + 2.0 * kind)  # √(2ν)
-        for j in range(m):
-            work[j] = -rate * math.sqrt(s[j])
-        exp_nonpositive(work, w, variance)  # variance e^-t
-        for j in range(m):
-            t = -work[j]
-            if kind == MATERN12:
-                k[j] = w[j]
-                w[j] = w[j] / t if t > 0.0 else 0.0
-            elif kind == MATERN32:
-                k[j] = (1.0 + t) * w[j]
-                w[j] *= 3.0
-            else:
-                k[j] = (1.0 + t * (1.0 + t / 3.0)) * w[j]
-                w[j] *= 5.0 / 3.0 * (1.0 + t)
+        _matern(kind, variance, s, work, k, w)
 
 
 @compiled_with_lock
-def covariance(kind: int, alpha: float, Z: Array, variance: float, slopes: bool) -> tuple[Array, Array]:
-    """K of the n columns of Z, symmetric, of shape (n, n), and with `slopes` the lower triangle of W."""
-    n = Z.shape[1]
-    K, W = np.empty((n, n)), np.empty((n if slopes else 1, n))
-    s, work = np.empty(n), np.empty(n)
-    for i in range(n):
-        m = i + 1
-        _square_distances(Z, i, Z, m, s)
-        _profile(kind, alpha, variance, s[:m], work[:m], K[i, :m], W[i if slopes else 0, :m])
-    mirror_lower(K)
-    return K, W
+def _matern(kind: int, variance: float, s: Array, work: Array, k: Array, w: Array) -> None:
+    rate = math.sqrt(1.0 + 2.0 * kind)  # √(2ν)
+    for j in range(s.shape[0]):
+        work[j] = -rate * math.sqrt(s[j])
+    exp_nonpositive(work, w, variance)  # variance e^-t
+    for j in range(s.shape[0]):
+        t = -work[j]
+        if kind == MATERN12:
+            k[j] = w[j]
+            w[j] = w[j] / t if t > 0.0 else 0.0
+        elif kind == MATERN32:
+            k[j] = (1.0 + t) * w[j]
+            w[j] *= 3.0
+        else:
+            k[j] = (1.0 + t * (1.0 + t / 3.0)) * w[j]
+            w[j] *= 5.0 / 3.0 * (1.0 + t)
 
 
 @compiled_with_lock
-def cross_covariance(kind: int, alpha: float, Z: Array, Z2: Array, variance: float) -> Array:
-    """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m)."""
+def covariance(
+    kind: int, alpha: float, Z: Array, Z2: Array, variance: float, symmetric: bool, slopes: bool
+) -> tuple[Array, Array]:
+    """K between the n columns of Z and the m columns of Z2, of shape (n, m), and with `slopes` also W.
+
+    Of a `symmetric` K, whose columns Z and Z2 are equal, W is the lower triangle.
+    """
     n, m = Z.shape[1], Z2.shape[1]
-    K, s, work, w = np.empty((n, m)), np.empty(m), np.empty(m), np.empty(m)
+    K, W = np.empty((n, m)), np.empty((n if slopes else 1, m))
+    s, work = np.empty(m), np.empty(m)
     for i in range(n):
-        _square_distances(Z, i, Z2, m, s)
-        _profile(kind, alpha, variance, s, work, K[i], w)
-    return K
+        end = i + 1 if symmetric else m
+        _square_distances(Z, i, Z2, end, s)
+        _profile(kind, alpha, variance, s[:end], work[:end], K[i, :end], W[i if slopes else 0, :end])
+    if symmetric:
+        mirror_lower(K)
+    return K, W
 
 
 @compiled_with_lock

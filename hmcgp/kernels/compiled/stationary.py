@@ -1,4 +1,4 @@
-"""Compiled loops of the squared-exponential kernel: forward, pullback and cross-covariance.
+"""Compiled loops of the squared-exponential kernel: forward and pullback.
 
 Inputs come divided by their length scales and transposed, Z of shape (d, n), so that the innermost loops run over
 contiguous memory.  Differences are squared directly: the expansion |z|² + |z'|² - 2z'z would cancel for close points.
@@ -44,24 +44,16 @@ def _row(Z: Array, i: int, Z2: Array, m: int, variance: float, work: Array, out:
 
 
 @compiled_with_lock
-def covariance(Z: Array, variance: float) -> Array:
-    """Covariance matrix of the n columns of Z, symmetric, of shape (n, n)."""
-    n = Z.shape[1]
-    K, work = np.empty((n, n)), np.empty(n)
-    for i in range(n):
-        _row(Z, i, Z, i, variance, work, K[i])
-        K[i, i] = variance
-    mirror_lower(K)
-    return K
-
-
-@compiled_with_lock
-def cross_covariance(Z: Array, Z2: Array, variance: float) -> Array:
-    """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m)."""
+def covariance(Z: Array, Z2: Array, variance: float, symmetric: bool) -> Array:
+    """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m); `symmetric` if they are equal."""
     n, m = Z.shape[1], Z2.shape[1]
     K, work = np.empty((n, m)), np.empty(m)
     for i in range(n):
-        _row(Z, i, Z2, m, variance, work, K[i])
+        _row(Z, i, Z2, i if symmetric else m, variance, work, K[i])
+        if symmetric:
+            K[i, i] = variance
+    if symmetric:
+        mirror_lower(K)
     return K
 
 

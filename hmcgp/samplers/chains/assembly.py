@@ -17,24 +17,9 @@ from hmcgp.samplers.trace import Trace
 def assemble(
     run: Run, seconds: float, failure: BaseException | None, max_time: float | None, checkpoint: Path | None
 ) -> Trace:
-    """Return the trace of a run; if it ended early, warn, or raise if there are no draws to keep.
+    """Return the trace of chains that no longer run; if they ended early, warn, or raise if there are no draws to keep.
 
-    Parameters
-    ----------
-    run : Run
-        The chains, which no longer run.
-    seconds : float
-        How long they took.
-    failure : KeyboardInterrupt, WorkersLost or None
-        Event that ended the run early; None for its end or `max_time`.
-    max_time : float or None
-        Time limit.
-    checkpoint : Path or None
-        File from which the same call continues.
-
-    Returns
-    -------
-    Trace
+    `failure` is the KeyboardInterrupt or WorkersLost that ended them; None for their end or `max_time`.
     """
     records = run.records
     raise_first_error(records)
@@ -46,7 +31,7 @@ def assemble(
             raise failure
         where = f"at draw {max(record.count for record in records)} of {tune} of warm-up"
         raise HmcgpError(f"{_explain(failure, max_time)}, {where}: there are no draws to keep.{resume}") from failure
-    trace = _trace(run, [records[c] for c in chosen], n_kept, seconds)
+    trace = _trace(run, chosen, n_kept, seconds)
     if take_interrupt():  # after the last draw: nothing is lost
         failure = KeyboardInterrupt()
     if failure is not None or not run.finished:
@@ -90,9 +75,9 @@ def largest_block(kept: list[int]) -> tuple[list[int], int]:
     return [c for c, n in enumerate(kept) if n >= n_kept] if size else [], n_kept
 
 
-def _trace(run: Run, records: list[Record], n_kept: int, seconds: float) -> Trace:
+def _trace(run: Run, chosen: list[int], n_kept: int, seconds: float) -> Trace:
     """Return the first n_kept draws of some chains, with all of warm-up."""
-    density, sampler, _ = run.tasks[0]
+    (density, sampler, _), records = run.tasks[0], [run.records[c] for c in chosen]
     tune = records[0].tune
     positions = np.stack([r.positions[: tune + n_kept] for r in records])  # (chains, tune + draws, n_dim)
     natural = np.array([[density.constrain(u) for u in chain] for chain in positions]).reshape(positions.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from math import inf
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from hmcgp.samplers.adaptation import Tuning
 from hmcgp.samplers.chains.record import Record
 from hmcgp.samplers.integrators import State
 from hmcgp.samplers.start import find_start
-from hmcgp.samplers.trace import AnyInfo
-
-Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, AnyInfo]]
+from hmcgp.samplers.trace import AnyInfo, Step
 
 
 class Sampler(Protocol):
@@ -28,35 +26,28 @@ class Sampler(Protocol):
     @property
     def name(self) -> str:
         """Short name, as users write it."""
-        ...
 
     @property
     def info(self) -> type[AnyInfo]:
         """Type of the statistics of a step; its fields are their columns."""
-        ...
 
     @property
     def usual_steps(self) -> float:
         """Typical number of evaluations per draw, for forecasts of the running time."""
-        ...
 
     def check(self, n_dim: int, tune: int) -> None:
         """Raise InvalidInput for settings that do not fit the number of parameters or the length of warm-up."""
-        ...
 
     def init_tuning(self, density: LogDensity, rng: np.random.Generator, state: State, tune: int) -> Tuning:
         """Return the settings of the first step."""
-        ...
 
     def adapt(
         self, density: LogDensity, rng: np.random.Generator, tuning: Tuning, state: State, info: AnyInfo
     ) -> Tuning:
         """Return the settings of the next step, learnt from one draw of warm-up."""
-        ...
 
     def build_step(self, density: LogDensity, tuning: Tuning) -> Step:
         """Return the transition with given settings."""
-        ...
 
 
 class ChainTask(NamedTuple):
@@ -82,20 +73,10 @@ class Run(NamedTuple):
 
 
 def run_chain(task: ChainTask, record: Record, stop: Deadline, tick: Callable[[], None], seconds: float = inf) -> None:
-    """Continue a chain from the end of its record, to its last draw or for some seconds.
+    """Continue a chain from the end of its record, to its last draw or the first that ends after some seconds.
 
-    Parameters
-    ----------
-    task : ChainTask
-        The chain.
-    record : Record
-        Its draws so far; new ones are appended.  An error is stored here, and stops the other chains.
-    stop : Deadline
-        Stops the chain at its next evaluation; this thread must check it (`working_for`).
-    tick : callable
-        Called after each draw.
-    seconds : float, default=inf
-        Pause after the first draw that ends later than this.
+    `tick` is called after each draw.  An error is stored in the record and stops the other chains by `stop`, which
+    this thread must check (`working_for`).
     """
     pause = time.monotonic() + seconds
     density, sampler, start = task

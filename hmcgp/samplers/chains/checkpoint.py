@@ -42,15 +42,7 @@ LIBRARIES = ("hmcgp", "numpy", "scipy", "numba")  # the last bits of a draw depe
 
 
 class Checkpoint:
-    """The file of a run; as a context, it is locked from `open` to the end.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A file, or an existing folder in which to keep one.
-    run : Run
-        The chains, before their first draw.
-    """
+    """The file of a run whose chains are yet to begin; as a context, it is locked from `open` to the end."""
 
     def __init__(self, path: str | os.PathLike[str], run: Run) -> None:
         self.path = checkpoint_path(path)
@@ -72,13 +64,7 @@ class Checkpoint:
         self._held.close()
 
     def open(self, *, seeded: bool) -> None:
-        """Read the draws of the file into the records; without a file, create one.
-
-        Parameters
-        ----------
-        seeded : bool
-            Whether the user gave a seed, which must be that of the file.
-        """
+        """Read the draws of the file into the records, or create one; if the user gave a seed, it must be the same."""
         task = self.task
         if not self._archived:
             self._held.enter_context(exclusive(self.path, "checkpoint"))
@@ -106,10 +92,7 @@ class Checkpoint:
         if time.monotonic() >= self._next and self._lock.acquire(blocking=False):
             try:
                 begin = time.monotonic()
-                try:
-                    self.write()
-                except (OSError, InvalidInput) as error:
-                    self.error = error
+                self._try_to_write()
                 now = time.monotonic()
                 self._next = now + max(INTERVAL, (now - begin) / SHARE)
             finally:
@@ -118,11 +101,14 @@ class Checkpoint:
     def close(self) -> None:
         """Write the draws at the end of the run."""
         with self._lock:
-            try:
-                self.write()
-                self.error = None
-            except (OSError, InvalidInput) as error:
-                self.error = error
+            self._try_to_write()
+
+    def _try_to_write(self) -> None:
+        self.error = None
+        try:
+            self.write()
+        except (OSError, InvalidInput) as error:
+            self.error = error
 
     def write(self) -> None:
         """Replace the file by one with the draws so far."""
@@ -182,13 +168,7 @@ class Checkpoint:
 
 
 def checkpoint_path(path: str | os.PathLike[str]) -> Path:
-    """Return the file for a user's `checkpoint`; raise InvalidInput if it could not be created.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A file, or an existing folder in which to keep one.
-    """
+    """Return the file for a user's `checkpoint`, or in that folder; raise InvalidInput if it could not be created."""
     given = user_path(path, "checkpoint")
     file = given / FOLDER_NAME if os.path.isdir(given) else given
     if not os.path.exists(file):
@@ -197,15 +177,7 @@ def checkpoint_path(path: str | os.PathLike[str]) -> Path:
 
 
 def differences(here: Mapping[str, Any], there: Mapping[str, Any], leave_out: Container[str] = ()) -> list[str]:
-    """Return the differences between two descriptions, in words.
-
-    Parameters
-    ----------
-    here, there : mapping of str to object
-        Descriptions of this run and of the file; values other than digests are quoted.
-    leave_out : container of str
-        Keys to ignore.
-    """
+    """Return the differences between two descriptions, in words; values other than digests are quoted."""
     found = []
     for key in [*here, *(key for key in there if key not in here)]:
         a, b = here.get(key), there.get(key)
@@ -224,18 +196,9 @@ def _short(value: Any) -> str:
 
 
 def describe(run: Run) -> dict[str, Any]:
-    """Return the settings that a run must share with a checkpoint, beside its log density and seed.
+    """Return the settings that a run must share with a checkpoint, beside its log density and seed, JSON-compatible.
 
-    Parameters
-    ----------
-    run : Run
-        The chains.
-
-    Returns
-    -------
-    dict
-        JSON-compatible.  Numbers of draws and chains are left out, as a run may be extended.  "data" is empty for a
-        log density without data.
+    Numbers of draws and chains are left out, as a run may be extended.  "data" is empty for a log density without data.
     """
     density, sampler, _ = run.tasks[0]
     starts = [task.start for task in run.tasks]

@@ -38,30 +38,13 @@ def time_evaluation(task: ChainTask, record: Record) -> float:
 def forecast(run: Run, max_time: float, *, resumable: bool = False) -> str:
     """Return one line that forecasts the running time, and how much of the run `max_time` allows.
 
-    Parameters
-    ----------
-    run : Run
-        The chains, which may have draws already.
-    max_time : float
-        Time limit in seconds.
-    resumable : bool, default=False
-        Whether the same call can continue from a checkpoint.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    InvalidInput
-        If the limit is clearly too short for warm-up, so that no draws would be left.
+    Raises InvalidInput if that is clearly too short for warm-up, unless the run is `resumable` from a checkpoint.
     """
     task, records, n_workers = run.tasks[0], run.records, run.n_workers
     seconds = time_evaluation(task, records[0])
     steps = task.sampler.usual_steps
     n_draws = sum(record.total - record.count for record in records)
     expected = n_draws * steps * seconds / n_workers
-    outlook = f"max_time = {_clock(max_time)} should do"
     n_warm_up = sum(max(record.tune - record.count, 0) for record in records)
     warm_up = n_warm_up * steps * seconds / n_workers
     if warm_up > REFUSE * max_time and not resumable:
@@ -72,12 +55,10 @@ def forecast(run: Run, max_time: float, *, resumable: bool = False) -> str:
             "from which the same call can go on; or take the most probable hyperparameters instead, sampler='map' "
             f"(find_map), by some hundred evaluations, about {_clock(300.0 * seconds)}."
         )
-    if expected > max_time:
-        share = max_time / expected
-        outlook = f"max_time = {_clock(max_time)} will end it after about {share:.0%} of them"
+    outlook = "should do" if expected <= max_time else f"will end it after about {max_time / expected:.0%} of them"
     return (
         f"hmcgp: about {_clock(expected)} for {n_draws} draws on {n_workers} workers, if each takes {steps:g} "
-        f"evaluations of {1e3 * seconds:.3g} ms (one was timed); {outlook}."
+        f"evaluations of {1e3 * seconds:.3g} ms (one was timed); max_time = {_clock(max_time)} {outlook}."
     )
 
 

@@ -24,15 +24,7 @@ RECENT = 50  # draws per chain that the acceptance rate is averaged over
 
 
 class Progress:
-    """A tqdm bar over the draws of all chains, hidden where there is no terminal or notebook.
-
-    Parameters
-    ----------
-    records : list of Record
-        Draws of the chains; only read here.
-    enabled : bool
-        False shows nothing.
-    """
+    """A tqdm bar over the draws of all chains, hidden where there is no terminal or notebook, or not `enabled`."""
 
     def __init__(self, records: list[Record], *, enabled: bool) -> None:
         self._records = records

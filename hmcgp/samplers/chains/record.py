@@ -30,17 +30,6 @@ class Record:
     """Draws of one chain so far, with their statistics.
 
     The snapshot is set last, so that rows below its count are always complete, even while another thread writes.
-
-    Parameters
-    ----------
-    tune, draws : int
-        Draws of warm-up, and draws to keep.
-    n_dim : int
-        Number of coordinates.
-    info : type
-        Statistics that the sampler reports of each draw.
-    snapshot : Snapshot
-        Where the chain continues.
     """
 
     def __init__(self, tune: int, draws: int, n_dim: int, info: type[AnyInfo], snapshot: Snapshot) -> None:

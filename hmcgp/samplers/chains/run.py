@@ -20,7 +20,7 @@ from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.checks import check_count, check_flag, lowered, name_among, refuse_class
 from hmcgp.runtime.interrupts import Deadline, Stopped, deferred_interrupts, take_interrupt
 from hmcgp.runtime.memory import check_memory
-from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks, shares_memory
+from hmcgp.runtime.parallel import resolve_n_jobs
 from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.chains.assembly import assemble
@@ -29,7 +29,7 @@ from hmcgp.samplers.chains.checkpoint import Checkpoint
 from hmcgp.samplers.chains.forecast import forecast
 from hmcgp.samplers.chains.progress import Progress
 from hmcgp.samplers.chains.record import Record, Snapshot
-from hmcgp.samplers.chains.workers import WorkersLost, run_in_rounds, share_chains
+from hmcgp.samplers.chains.workers import WorkersLost, run_chains
 from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.metropolis import Metropolis
 from hmcgp.samplers.nuts import NUTS
@@ -108,17 +108,7 @@ def sample(
     """
     with deferred_interrupts():
         check_flag("progressbar", progressbar)
-        run = prepare(
-            density,
-            sampler,
-            draws=draws,
-            tune=tune,
-            chains=chains,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            start=start,
-            max_time=max_time,
-        )
+        run = prepare(density, sampler, draws, tune, chains, random_state, n_jobs, start, max_time)
         store = None if checkpoint is None else Checkpoint(checkpoint, run)
         with store or nullcontext():
             if store is not None:
@@ -128,10 +118,7 @@ def sample(
                 if progressbar:
                     print(outlook, file=sys.stderr, flush=True)
             with Recording(run, store, progressbar=progressbar) as recording:
-                if shares_memory():
-                    run_tasks([(share_chains(run, recording.tick), ())] * run.n_workers, run.n_workers, run.stop)
-                else:
-                    run_in_rounds(run, recording.tick)
+                run_chains(run, recording.tick)
         if store is not None and store.error is not None:
             warn_user(f"the checkpoint could not be written: {store.error}.", CheckpointWarning)
         return assemble(run, recording.seconds, recording.failure, max_time, None if store is None else store.path)
@@ -140,7 +127,6 @@ def sample(
 def prepare(
     density: LogDensity,
     sampler: str | Sampler,
-    *,
     draws: int,
     tune: int,
     chains: int,
@@ -155,7 +141,9 @@ def prepare(
     sampler.check(density.n_dim, tune)
     stop = Deadline(check_seconds("max_time", max_time))
     n_workers = resolve_n_jobs(n_jobs, chains)
-    check_memory(density, n_workers, draws=chains * (tune + draws), bytes_per_draw=bytes_per_draw(density, sampler))
+    # coordinates thrice (recorded, stacked, natural), statistics twice
+    bytes_per_draw = 3 * 8 * density.n_dim + 2 * stat_dtype(sampler.info).itemsize
+    check_memory(density, n_workers, draws=chains * (tune + draws), bytes_per_draw=bytes_per_draw)
     tasks = [ChainTask(density, sampler, u) for u in as_starts(start, chains, density.n_dim)]
     streams = [rng.bit_generator.state for rng in spawn_generators(random_state, chains)]
     records = [Record(tune, draws, density.n_dim, sampler.info, Snapshot(0, stream)) for stream in streams]
@@ -163,17 +151,7 @@ def prepare(
 
 
 class Recording:
-    """Context in which chains run: shows progress, writes checkpoints, and keeps the event that ended it early.
-
-    Parameters
-    ----------
-    run : Run
-        The chains.
-    store : Checkpoint or None
-        Written now and then, and at the end.
-    progressbar : bool
-        Whether to show progress.
-    """
+    """Context in which chains run: shows progress, writes checkpoints, and keeps the event that ended it early."""
 
     def __init__(self, run: Run, store: Checkpoint | None, *, progressbar: bool) -> None:
         self._run, self._store = run, store
@@ -221,11 +199,6 @@ def check_counts(*, draws: int, tune: int, chains: int) -> None:
     """Raise InvalidInput unless the numbers of draws and chains are integers in range."""
     for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
         check_count(name, value, least)
-
-
-def bytes_per_draw(density: LogDensity, sampler: Sampler) -> int:
-    """Return the memory of a draw: coordinates thrice (recorded, stacked, natural), statistics twice."""
-    return 3 * 8 * density.n_dim + 2 * stat_dtype(sampler.info).itemsize
 
 
 def check_seconds(name: str, value: float | None) -> float:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hmcgp.errors import HmcgpError
 from hmcgp.runtime.interrupts import Deadline, deferred_interrupts, working_for
-from hmcgp.runtime.parallel import run_tasks
+from hmcgp.runtime.parallel import run_tasks, shares_memory
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.chains.chain import ChainTask, Run, run_chain
 from hmcgp.samplers.chains.record import Record, Snapshot
@@ -31,20 +31,20 @@ TURN = 0.5  # seconds for which a thread runs a chain before it takes the next
 FIRST_ROUND, ROUND = 1.0, 5.0  # seconds of a round: the first one short, to show progress soon
 
 
-def share_chains(run: Run, tick: Callable[[], None]) -> Callable[[], None]:
-    """Return the function that every thread runs until all chains are finished or stopped.
+def run_chains(run: Run, tick: Callable[[], None]) -> None:
+    """Run chains until all are finished or stopped; draws and errors are written to their records.
 
-    Parameters
-    ----------
-    run : Run
-        The chains; draws and errors are written to their records.  With fewer threads than chains, they take turns.
-    tick : callable
-        Called after each draw.
-
-    Returns
-    -------
-    callable
+    `tick` is called after each draw, or each round.  Raises `WorkersLost` if processes died or could not be given their
+    work; the records then hold the rounds before.
     """
+    if shares_memory():
+        run_tasks([(_share_chains(run, tick), ())] * run.n_workers, run.n_workers, run.stop)
+    else:
+        _run_in_rounds(run, tick)
+
+
+def _share_chains(run: Run, tick: Callable[[], None]) -> Callable[[], None]:
+    """Return the function that every thread runs; with fewer threads than chains, chains take turns."""
     waiting = deque(chain for chain in zip(run.tasks, run.records, strict=True) if not chain[1].finished)
     seconds = TURN if len(waiting) > run.n_workers else inf
 
@@ -61,21 +61,8 @@ def share_chains(run: Run, tick: Callable[[], None]) -> Callable[[], None]:
     return take_turns
 
 
-def run_in_rounds(run: Run, tick: Callable[[], None]) -> None:
-    """Run chains on the workers of `joblib.parallel_config` until all are finished or stopped.
-
-    Parameters
-    ----------
-    run : Run
-        The chains; draws and errors are written to their records.
-    tick : callable
-        Called after each round.
-
-    Raises
-    ------
-    WorkersLost
-        If processes died or could not be given their work.  The records hold the rounds before.
-    """
+def _run_in_rounds(run: Run, tick: Callable[[], None]) -> None:
+    """Run chains on the workers of `joblib.parallel_config`."""
     seconds = FIRST_ROUND
     while not (run.stop.is_set() or run.finished):
         chains = [chain for chain in zip(run.tasks, run.records, strict=True) if not chain[1].finished]
@@ -105,16 +92,12 @@ def _what_happened(error: Exception) -> str:
             f"the model cannot be sent to other processes ({what}). Classes and functions that it uses must be "
             "defined at the top level of an importable module; or let chains run in threads, without parallel_config"
         )
-    if _is_closed_client(error):
+    # a client that the user closed refuses new work, and cancels what it waits for
+    if "Client is closed" in str(error) or type(error).__name__ in ("CancelledError", "FutureCancelledError"):
         return f"the client of the dask cluster was closed before sampling had ended ({what}): keep it open until then"
     if any(word in type(error).__name__ for word in ("KilledWorker", "TerminatedWorker", "BrokenProcess")):
         return f"sampling lost its workers ({what}), perhaps for want of memory"
     return f"sampling lost its workers ({what})"
-
-
-def _is_closed_client(error: Exception) -> bool:
-    """Return whether the user closed the client: it then refuses new work, and cancels what it waits for."""
-    return "Client is closed" in str(error) or type(error).__name__ in ("CancelledError", "FutureCancelledError")
 
 
 class Segment(NamedTuple):
@@ -129,25 +112,7 @@ class Segment(NamedTuple):
 def run_segment(
     task: ChainTask, snapshot: Snapshot, tune: int, draws: int, seconds: float, remaining: float
 ) -> Segment:
-    """Continue a chain for some seconds, in a worker that has only its arguments.
-
-    Parameters
-    ----------
-    task : ChainTask
-        The chain.
-    snapshot : Snapshot
-        Where it continues.
-    tune, draws : int
-        Draws of warm-up, and draws to keep.
-    seconds : float
-        Pause after the first draw that ends later than this.
-    remaining : float
-        Seconds until the deadline of the run.
-
-    Returns
-    -------
-    Segment
-    """
+    """Continue a chain for some seconds, of those that remain to the run, in a worker that has only its arguments."""
     record = Record(tune, draws, task.density.n_dim, task.sampler.info, snapshot)
     with deferred_interrupts():
         stop = Deadline(remaining)
