@@ -40,17 +40,9 @@ def mcse_mean(x: Array) -> float:
 
 
 def bfmi(trace: Trace) -> Array:
-    """Bayesian fraction of missing information of each chain.
+    """Bayesian fraction of missing information of each chain, of shape (chains,).
 
-    Parameters
-    ----------
-    trace : Trace
-        A run of `sample`.
-
-    Returns
-    -------
-    ndarray of shape (chains,)
-        NaN where it is not defined: fewer than four draws, or a sampler without momentum.
+    NaN where it is not defined: fewer than four draws, or a sampler without momentum.
     """
     energy = np.asarray(trace.stats["energy"], dtype=np.float64)  # (chains, draws)
     if trace.sampler == "metropolis" or energy.shape[1] < MIN_DRAWS:
