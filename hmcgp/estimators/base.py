@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,7 +21,6 @@ from hmcgp.estimators.settings import check_settings, validated
 from hmcgp.estimators.table import Inputs, Targets, TrainingTable
 from hmcgp.estimators.weights import drop_zero_weight_rows
 from hmcgp.evidence import EvidenceProvider
-from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import GrowingModel, Model
 from hmcgp.model.growing import effective_share
@@ -54,39 +53,22 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; see `GPClassifier` and `GPRegressor` for the parameters."""
 
     targets: ClassVar[str]  # "labels" or "numbers": what y holds
+    kernel: Any
+    likelihood: str | Likelihood
+    evidence: str | EvidenceProvider | None
+    sampler: str | Sampler | None
+    draws: int
+    tune: int
+    chains: int
+    standardize: bool
+    random_state: RandomStateLike
+    progressbar: bool
+    max_time: float | None
+    checkpoint: str | os.PathLike[str] | None
 
-    def __init__(
-        self,
-        kernel: Kernel | None,
-        *,
-        likelihood: str | Likelihood,
-        evidence: str | EvidenceProvider | None,
-        sampler: str | Sampler | None,
-        draws: int,
-        tune: int,
-        chains: int,
-        predict_draws: int | None,
-        n_jobs: int | None,
-        standardize: bool,
-        random_state: RandomStateLike,
-        progressbar: bool,
-        max_time: float | None,
-        checkpoint: str | os.PathLike[str] | None,
-    ) -> None:
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.evidence = evidence
-        self.sampler = sampler
-        self.draws = draws
-        self.tune = tune
-        self.chains = chains
-        self.predict_draws = predict_draws
-        self.n_jobs = n_jobs
-        self.standardize = standardize
-        self.random_state = random_state
-        self.progressbar = progressbar
-        self.max_time = max_time
-        self.checkpoint = checkpoint
+    def _keep_settings(self, arguments: Mapping[str, Any]) -> None:
+        """Keep the arguments of `__init__` under their names, unchanged, as scikit-learn wants it."""
+        self.__dict__.update({name: value for name, value in arguments.items() if name not in ("self", "__class__")})
 
     # -- fitting -----------------------------------------------------------------------------------------------------
 
@@ -138,9 +120,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             sampler = check_settings(self)
             table = self._training_table(X, y, noise_variance, sample_weight)
             self._keep_table(table.inputs, table.targets)
-            self.model_ = table.model(self.evidence)
-            if not self.standardize:
-                table.warn_about_scales(self.model_)
+            self.model_ = table.model(self.evidence, standardize=bool(self.standardize))
             self.trace_ = self._sample(sampler, None if self.checkpoint is None else table.identity())
             if self.trace_.sampler != "map":
                 diagnostics.warn(self.trace_, standardized=bool(self.standardize))
@@ -223,8 +203,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _append(self, X: Any, y: Any, sample_weight: Any, noise_variance: Any = None) -> Self:
         with all_or_nothing(self):
             check_is_fitted(self)
-            by_row = {"noise_variance": noise_variance}
-            X, y, weights, by_row = drop_zero_weight_rows(X, y, sample_weight, by_row)
+            X, y, weights, noise_variance = drop_zero_weight_rows(X, y, sample_weight, noise_variance)
             X = self._scaled(X)
             targets = self._targets.encode(y, self.model_.likelihood)
             check_consistent_length(X, targets)
@@ -232,7 +211,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             if not isinstance(model, GrowingModel):
                 model = GrowingModel(model, self._kept_draws())
                 self._log_weight = np.zeros(len(model.draws))
-            new = self._targets.new_rows(model, X, targets, weights, by_row["noise_variance"])
+            new = self._targets.new_rows(model, X, targets, weights, noise_variance)
             self.model_, log_weight = model.grown(new.X, new.y, new.likelihood)
             self._targets, self._log_weight = new.targets, self._log_weight + log_weight
             _, share = effective_share(self._log_weight)

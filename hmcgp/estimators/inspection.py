@@ -109,14 +109,10 @@ class PosteriorMixin:
         it, which would take the whole table for one observation: `loo` leaves out single rows.
         """
         check_is_fitted(self)
+        log_prior = [[self.model_.log_prior(u)[0] for u in chain] for chain in self.trace_.unconstrained]
         return arviz_export.to_arviz(
             self,
-            X=self._inputs.scaling.undo(self._targets.observed_inputs(self.model_)),
+            X=self._inputs.scaling.undo(self._targets.layout.inputs(self.model_.X)),
             y=self._targets.observed(self.model_),
-            log_likelihood={"log_evidence": self._log_likelihood()},
+            log_likelihood={"log_evidence": np.asarray(self.trace_.stats["lp"] - np.array(log_prior))},
         )
-
-    def _log_likelihood(self) -> Array:
-        """Log evidence of each draw: the log posterior without the log prior, (chains, draws)."""
-        log_prior = [[self.model_.log_prior(u)[0] for u in chain] for chain in self.trace_.unconstrained]
-        return np.asarray(self.trace_.stats["lp"] - np.array(log_prior))

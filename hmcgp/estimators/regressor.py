@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Self
 from sklearn.base import RegressorMixin
 
 from hmcgp.estimators.base import GaussianProcess
-from hmcgp.estimators.number_targets import NumberTable, number_table
+from hmcgp.estimators.number_targets import number_table
 from hmcgp.estimators.numbers import NumbersMixin
+from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
@@ -28,7 +29,7 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
     Parameters
     ----------
     kernel : Kernel, optional
-        Covariance function, on the scale of standardised inputs and target.  A number is a fact, a prior is a question.
+        Covariance function, on the scale of standardised inputs and target.
         Default: `SquaredExponential(ard=True)` under default priors.  Add `Constant()` or `Linear()` for a mean that
         is a constant or a linear function with unknown coefficients.
     likelihood : {"gaussian", "varying_noise"} or Likelihood, default="gaussian"
@@ -85,30 +86,14 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__(
-            kernel,
-            likelihood=likelihood,
-            evidence=evidence,
-            sampler=sampler,
-            draws=draws,
-            tune=tune,
-            chains=chains,
-            predict_draws=predict_draws,
-            n_jobs=n_jobs,
-            standardize=standardize,
-            random_state=random_state,
-            progressbar=progressbar,
-            max_time=max_time,
-            checkpoint=checkpoint,
-        )
-        self.outputs = outputs
+        self._keep_settings(locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> NumberTable:
+    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> TrainingTable:
         return number_table(self, X, y, noise_variance, sample_weight)
 
     def fit(  # type: ignore[override]
@@ -127,10 +112,8 @@ class GPRegressor(RegressorMixin, NumbersMixin, GaussianProcess):  # type: ignor
             on top of it: `likelihood=Gaussian(noise=0.0)` says that there is no other.  For independent outputs only
             with `standardize=False`: they share it.
         sample_weight : array-like of shape (n,), optional
-            Numbers >= 0 that multiply the log likelihoods of the rows: 2 is the same as the row twice, 0 as without it
-            (in `loo` and wherever rows come back, too).  They are not normalised.  They count in the standardisation as
-            well.  A weight ω makes the noise of its row ω times smaller, and is as much evidence about the noise as ω
-            rows; where only its variance is known, give `noise_variance` instead.
+            As of `GPClassifier.fit`.  A weight ω makes the noise of its row ω times smaller, and is as much evidence
+            about the noise as ω rows; where only its variance is known, give `noise_variance` instead.
 
         Returns
         -------

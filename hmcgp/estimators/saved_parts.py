@@ -79,7 +79,7 @@ def check_fitted(estimator: Any, fitted: Mapping[str, Any], model: Model) -> Non
 def _check_inputs(fitted: Mapping[str, Any], model: Model) -> None:
     d, names = fitted["n_features_in_"], fitted["feature_names_in_"]
     inputs: Inputs = fitted["_inputs"]
-    coregional = isinstance(getattr(fitted["_targets"], "layout", None), CoregionalOutputs)
+    coregional = isinstance(fitted["_targets"].layout, CoregionalOutputs)
     _demand(d >= 1 and model.X.shape[1] == d + coregional, "another number of inputs than of columns of the table")
     _demand(
         names is None or (names.shape == (d,) and all(isinstance(name, str) for name in names)),

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.estimators.columns import Columns, input_names
+from hmcgp.estimators.outputs import OneOutput
 from hmcgp.estimators.scaling import Scaling
 from hmcgp.estimators.table_warnings import warn_about_constants, warn_about_hyperparameters, warn_about_scales
 from hmcgp.evidence import EvidenceProvider
@@ -35,15 +36,16 @@ class Inputs:
     scaling: Scaling
 
     @classmethod
-    def learn(cls, X: Array, names: list[str], columns: Columns, weights: Array | None, *, standardize: bool) -> Self:
-        """Scales of validated inputs, rows weighted; categories are left as codes.
+    def learn(cls, gp: Any, X: Array, columns: Columns, weights: Array | None) -> Self:
+        """Scales of inputs that `gp` has validated, rows weighted; categories are left as codes.
 
         Warns
         -----
         DataWarning
             For constant inputs.
         """
-        scaling = Scaling.learn(X, standardize=standardize, keep=columns.mask(names), weights=weights)
+        names = input_names(list(getattr(gp, "feature_names_in_", range(gp.n_features_in_))))
+        scaling = Scaling.learn(X, standardize=gp.standardize, keep=columns.mask(names), weights=weights)
         warn_about_constants(names, scaling.constant)
         return cls(names, columns, scaling)
 
@@ -69,6 +71,8 @@ class NewRows(NamedTuple):
 class Targets(ABC):
     """The kind of targets: how they become those of the model, and back."""
 
+    layout: OneOutput
+
     @abstractmethod
     def attributes(self) -> dict[str, Any]:
         """Public attributes that a fitted estimator has because of its targets."""
@@ -85,13 +89,9 @@ class Targets(ABC):
     def observed(self, model: Model) -> NDArray[Any]:
         """Targets of the training rows, as the user gave them."""
 
-    @abstractmethod
-    def observed_inputs(self, model: Model) -> Array:
-        """Inputs of the training rows, one row per row of the user, still scaled."""
-
 
 @dataclass(frozen=True, eq=False)
-class TrainingTable(ABC):
+class TrainingTable:
     """Validated rows of a fit, without those of weight 0."""
 
     X: Array  # (n, d), in the units of the user, categories as codes
@@ -99,41 +99,40 @@ class TrainingTable(ABC):
     weights: Array | None  # (n,), those of the classes included; None: all are 1
     inputs: Inputs
     targets: Targets
+    kernel: Kernel
+    likelihood: str | Likelihood
+    given: dict[str, Any]  # targets and known variances, in the units of the user
+    target_names: dict[str, Any]  # classes or outputs
 
-    @abstractmethod
-    def model_arguments(self) -> dict[str, Any]:
-        """Arguments of `Model`, but for the evidence."""
-
-    @abstractmethod
-    def targets_as_given(self) -> tuple[dict[str, Array | None], dict[str, Any]]:
-        """Numbers in the units of the user, and names, that tell these targets from others."""
-
-    def model(self, evidence: str | EvidenceProvider | None) -> Model:
+    def model(self, evidence: str | EvidenceProvider | None, *, standardize: bool) -> Model:
         """The posterior density of the hyperparameters given this table.
 
         Warns
         -----
         DataWarning
-            For more hyperparameters than rows.
+            For more hyperparameters than rows, and for inputs of very different scales that are not standardised.
         """
-        model = Model(**self.model_arguments(), evidence=evidence)
-        warn_about_hyperparameters(model.n_dim, len(self.X), model.kernel, model.kernel.parameters(model.input_names))
+        layout = self.targets.layout
+        X, y = layout.rows(self.inputs.scaling.apply(self.X), self.y)
+        model = Model(
+            X,
+            y,
+            kernel=layout.kernel(self.kernel, self.X.shape[1]),
+            likelihood=self.likelihood,
+            evidence=evidence,
+            weights=None if self.weights is None else layout.repeat_rows(self.weights, self.y),
+            input_names=layout.input_names(self.inputs.names),
+        )
+        parameters = model.kernel.parameters(model.input_names)
+        warn_about_hyperparameters(model.n_dim, len(self.X), model.kernel, parameters)
+        if not standardize:
+            warn_about_scales(self.X, self.inputs.names, parameters)
         return model
-
-    def warn_about_scales(self, model: Model) -> None:
-        """Warn about inputs of very different scales, where they are not standardised."""
-        warn_about_scales(self.X, self.inputs.names, model.kernel.parameters(model.input_names))
 
     def identity(self) -> dict[str, Any]:
         """Identity for a checkpoint: digests of the numbers as given, and the names."""
-        numbers, names = self.targets_as_given()
         categories = {name: known.tolist() for name, known in self.inputs.columns.categories.items()}
         return table_identity(
-            {"X": self.X, **numbers, "weights": self.weights},
-            {"list of columns": self.inputs.names, "list of categories": categories, **names},
+            {"X": self.X, **self.given, "weights": self.weights},
+            {"list of columns": self.inputs.names, "list of categories": categories, **self.target_names},
         )
-
-
-def names_of_inputs(estimator: Any) -> list[str]:
-    """Names of the inputs that scikit-learn has validated: those of the columns, or x0, x1, …."""
-    return input_names(list(getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))))
