@@ -15,8 +15,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import Columns, plain_targets
 from hmcgp.estimators.outputs import OneOutput
 from hmcgp.estimators.settings import validated
-from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable
-from hmcgp.estimators.table_warnings import warn_about_copies
+from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable, warn_about_copies
 from hmcgp.estimators.weights import class_weights, concatenate_weights, drop_zero_weight_rows
 from hmcgp.evidence import EvidenceProvider, MultinomialEP, SoftmaxLaplace
 from hmcgp.kernels import Kernel

@@ -188,15 +188,7 @@ def _restored(cls: type[Any], state: Any) -> Any:
 
 
 class Decoder:
-    """Turns JSON back into values.
-
-    Parameters
-    ----------
-    read_array : callable
-        Takes the name of an array to the array.
-    trusted : iterable of classes and functions
-        What may be used beside the classes of this package.
-    """
+    """Turns JSON back into values, of the classes of this package and those trusted; arrays are read by their names."""
 
     def __init__(self, read_array: Callable[[str], NDArray[Any]], trusted: Iterable[Any] = ()) -> None:
         self._read, self._read_already = read_array, dict[str, NDArray[Any]]()
