@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -298,16 +297,13 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
         ApproximationWarning
             When some Pareto k exceeds 0.7.
         """
-        return self._leave_out(None)
-
-    def _leave_out(self, row_groups: NDArray[np.intp] | None) -> leaving_out.LeaveOneOut:
-        """Leave each row out, or each group of rows (see `hmcgp.posterior.leave_one_out.loo`)."""
         draws = self._kept_draws()
         r_eff = 1.0
         if len(draws) > 1:
             ess = self.summary()["ess_bulk"].min() / len(draws)
             r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
-        return leaving_out.loo(self.model_, draws, row_groups=row_groups, r_eff=r_eff, n_jobs=self.n_jobs)
+        groups = self._targets.layout.row_groups
+        return leaving_out.loo(self.model_, draws, row_groups=groups, r_eff=r_eff, n_jobs=self.n_jobs)
 
     def to_arviz(self) -> Any:
         """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).

@@ -51,13 +51,7 @@ class Columns:
 
     @classmethod
     def learn(cls, X: Any) -> Columns:
-        """Find the columns of a DataFrame that hold categories or text.
-
-        Warns
-        -----
-        DataWarning
-            For a category with more levels than half the rows, and for one whose order is ignored.
-        """
+        """Find the columns of a DataFrame that hold categories or text; warn of many levels and of orders ignored."""
         frame = _frame(X, "X")
         if frame is None:
             return cls({})

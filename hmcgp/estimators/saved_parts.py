@@ -36,10 +36,7 @@ COMMON: dict[str, Any] = {
     "model_": dict[str, Any],
     "_log_weight": Array | None,
 }
-OWN: dict[str, dict[str, Any]] = {
-    "labels": {"_targets": LabelTargets},
-    "numbers": {"_targets": NumberTargets},
-}
+OWN: dict[str, dict[str, Any]] = {"labels": {"_targets": LabelTargets}, "numbers": {"_targets": NumberTargets}}
 MODEL: dict[str, Any] = {
     "X": Array,
     "y": Array,
@@ -142,10 +139,21 @@ def _check_posterior(posterior: Any, model: Model) -> None:
     """Refuse arrays of other shapes than the solver's, which compiled code would read beyond."""
     if not is_dataclass(posterior):  # of a provider of the user's own
         return
+    shapes = _posterior_shapes(model)
+    parts = {field.name: getattr(posterior, field.name) for field in fields(posterior)}
+    _check_posterior(parts.get("scaled"), model)
+    for name, part in parts.items():
+        if isinstance(part, np.ndarray):
+            _demand(part.shape in shapes.get(name, [part.shape]), f"a posterior with {name} of {part.shape}")
+            _demand(np.isfinite(np.tril(part) if part.ndim > 1 else part).all(), "a posterior that is not finite")
+
+
+def _posterior_shapes(model: Model) -> dict[str, list[tuple[int, ...]]]:
+    """Shapes that the arrays of a posterior may have, by name."""
     likelihood, y, n = model.likelihood, model.y, len(model.y)
     C = likelihood.count(y) if isinstance(likelihood, Classes) else 1
     f = (C, n) if isinstance(likelihood, Classes) else y.shape
-    shapes: dict[str, list[tuple[int, ...]]] = {
+    return {
         **{name: [f] for name in ("f", "alpha", "p")},
         **{name: [(n,)] for name in ("root_w", "noise", "w", "mu", "v", "y", "nu", "b", "root")},
         **{name: [(n, n)] for name in ("L", "R", "M")},
@@ -153,12 +161,6 @@ def _check_posterior(posterior: Any, model: Model) -> None:
         "B_inverse": [(C, n, n)],
         "sites": [(2 * n * (C - 1),)],
     }
-    parts = {field.name: getattr(posterior, field.name) for field in fields(posterior)}
-    _check_posterior(parts.get("scaled"), model)
-    for name, part in parts.items():
-        if isinstance(part, np.ndarray):
-            _demand(part.shape in shapes.get(name, [part.shape]), f"a posterior with {name} of {part.shape}")
-            _demand(np.isfinite(np.tril(part) if part.ndim > 1 else part).all(), "a posterior that is not finite")
 
 
 def _check_labels(targets: LabelTargets, model: Model) -> None:

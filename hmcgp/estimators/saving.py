@@ -18,9 +18,8 @@ from hmcgp.errors import InvalidInput
 from hmcgp.estimators.saved_parts import COMMON, MODEL, OWN, check_fitted, check_types
 from hmcgp.model import GrowingModel, Model
 from hmcgp.reporting import saving
-from hmcgp.reporting.class_names import full_name
 from hmcgp.reporting.conformity import field_types
-from hmcgp.reporting.encoding import Refused
+from hmcgp.reporting.encoding import Refused, full_name
 
 T = TypeVar("T")
 

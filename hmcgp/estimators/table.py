@@ -41,13 +41,7 @@ class Inputs:
 
     @classmethod
     def learn(cls, gp: Any, X: Array, columns: Columns, weights: Array | None) -> Self:
-        """Scales of inputs that `gp` has validated, rows weighted; categories are left as codes.
-
-        Warns
-        -----
-        DataWarning
-            For constant inputs.
-        """
+        """Scales of inputs that `gp` has validated, rows weighted, with a warning for constant inputs."""
         names = input_names(list(getattr(gp, "feature_names_in_", range(gp.n_features_in_))))
         scaling = Scaling.learn(X, standardize=gp.standardize, keep=columns.mask(names), weights=weights)
         warn_about_constants(names, scaling.constant)
@@ -109,13 +103,7 @@ class TrainingTable:
     target_names: dict[str, Any]  # classes or outputs
 
     def model(self, evidence: str | EvidenceProvider | None, *, standardize: bool) -> Model:
-        """The posterior density of the hyperparameters given this table.
-
-        Warns
-        -----
-        DataWarning
-            For more hyperparameters than rows, and for inputs of very different scales that are not standardised.
-        """
+        """The posterior density of the hyperparameters given this table, with warnings where it may not be as meant."""
         layout = self.targets.layout
         X, y = layout.rows(self.inputs.scaling.apply(self.X), self.y)
         model = Model(
@@ -177,10 +165,7 @@ def warn_about_copies(X: Array, targets: Array) -> None:
 
 def warn_about_scales(X: Array, names: Sequence[str], parameters: Sequence[Parameter]) -> None:
     """Compare the scales of inputs, not standardised, whose length scales have default priors (the value None)."""
-    by_default = [p for p in parameters if p.role == "length_scale" and p.value is None]
-    labels = {label for p in by_default for label in (names if p.labels is None else p.labels)}
-    sds = zip(names, X.std(axis=0), strict=True)
-    spread = {name: float(sd) for name, sd in sds if name in labels and sd > 0.0}  # without constant inputs
+    spread = _spread_by_default(X, names, parameters)
     if len(spread) < 2:
         return
     least, most = min(spread, key=spread.__getitem__), max(spread, key=spread.__getitem__)
@@ -191,6 +176,13 @@ def warn_about_scales(X: Array, names: Sequence[str], parameters: Sequence[Param
             "Take standardize=True, scale these columns, or give the kernel a prior for each length scale.",
             DataWarning,
         )
+
+
+def _spread_by_default(X: Array, names: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, float]:
+    """Standard deviations of the inputs whose length scales have default priors; constant inputs are left out."""
+    by_default = [p for p in parameters if p.role == "length_scale" and p.value is None]
+    labels = {label for p in by_default for label in (names if p.labels is None else p.labels)}
+    return {name: float(sd) for name, sd in zip(names, X.std(axis=0), strict=True) if name in labels and sd > 0.0}
 
 
 def warn_about_hyperparameters(

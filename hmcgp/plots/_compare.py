@@ -35,7 +35,7 @@ def compare_evidence(comparison: Any, *, axes: NDArray[Any] | None = None) -> ND
     if len(names) < 2:
         raise InvalidInput(f"there is one provider only, {names[0]!r}: nothing to draw against each other.")
     k = len(names) - 1
-    size = 1.4 + 2.6 * k if k > 1 else 4.2
+    size = max(1.4 + 2.6 * k, 4.2)
     axes = style.grid_of_axes(axes, (k, k), (size, size))
     event = is_class_1(comparison.y, comparison.classes)
     for i, below in enumerate(names[1:]):

@@ -79,19 +79,24 @@ def relevance(gp: Any, *, prob: tuple[float, float] = (0.5, 0.9), ax: Axes | Non
 
 def _length_scales(parameters: Sequence[Any], draws: Array) -> tuple[list[str], Array]:
     """Return labels and draws, of shape (n_draws, n_rows), of every per-input length scale."""
-    stops = np.cumsum([p.size for p in parameters])
-    found = [(p, stop) for p, stop in zip(parameters, stops, strict=True) if p.role in _SCALES and p.labels]
+    blocks = np.split(draws.reshape(-1, draws.shape[-1]), np.cumsum([p.size for p in parameters])[:-1], axis=1)
+    found = [(p, block) for p, block in zip(parameters, blocks, strict=True) if p.role in _SCALES and p.labels]
     if not found:
         free = [p.name for p in parameters]
         raise InvalidInput(
             f"'gp' has no inferred length scale per input; its free parameters are {free}. "
             "Fit with a kernel such as SquaredExponential(ard=True)."
         )
-    flat = draws.reshape(-1, draws.shape[-1])
-    scales = np.concatenate([flat[:, stop - p.size : stop] ** _SCALES[p.role] for p, stop in found], axis=1)
-    names = [(str(name), p.name.rpartition(".")[0] or p.name) for p, _ in found for name in p.labels]
-    several = len({name for name, _ in names}) < len(names)
-    return [f"{name} ({owner})" if several else name for name, owner in names], scales
+    scales = np.concatenate([block ** _SCALES[p.role] for p, block in found], axis=1)
+    return _labels([p for p, _ in found]), scales
+
+
+def _labels(parameters: Sequence[Any]) -> list[str]:
+    """Return the names of the inputs, with the part of the kernel where one has several."""
+    names = [str(name) for p in parameters for name in p.labels]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{name} ({p.name.rpartition('.')[0] or p.name})" for p in parameters for name in p.labels]
 
 
 def _intervals(ax: Axes, draws: Array, prob: tuple[float, float]) -> None:

@@ -316,12 +316,10 @@ def _predict(draw: SolvedDraw, X: Array) -> tuple[Array, Array]:
     with np.errstate(over="ignore", invalid="ignore"):
         K_cross = contract.cross_covariance(draw.kernel, draw.model.X, X)
         mean, variance = draw.evidence.posterior.predict(K_cross, contract.variances(draw.kernel, X))
-    if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
-        m = len(X)
-        finite = np.isfinite(mean).reshape(m, -1).all(axis=1) & np.isfinite(variance).reshape(m, -1).all(axis=1)
-        row = int(np.argmin(finite))
+    finite = np.array([np.isfinite(part).reshape(len(X), -1).all(axis=1) for part in (mean, variance)]).all(axis=0)
+    if not finite.all():
         raise InvalidInput(
-            f"the covariance overflows at a new input whose standardised values are {X[row].tolist()}: "
+            f"the covariance overflows at a new input whose standardised values are {X[np.argmin(finite)].tolist()}: "
             "it lies too far from the training inputs. Check the units of that row."
         )
     return mean, variance

@@ -12,19 +12,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hmcgp.errors import InvalidInput
+from hmcgp.kernels.base import Parameter
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.files import library_version
 from hmcgp.runtime.typing import Array
-
-if TYPE_CHECKING:
-    from hmcgp.kernels.base import Parameter
-    from hmcgp.samplers.trace import Trace
+from hmcgp.samplers.trace import Trace
 
 SAMPLE_DIMS = ("chain", "draw")
 RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class", "output")
@@ -82,7 +80,7 @@ def build_tree(
         outputs.
     """
     _check_parameters(trace, parameters)
-    features = _feature_names(parameters, constant_data or {}) if features is None else tuple(map(str, features))
+    features = _feature_names(features, parameters, constant_data or {})
     outputs = tuple(map(str, outputs))
     columns = {"feature": features, "output": outputs}
     dims_of = _feature_dims(parameters, features, outputs)
@@ -116,8 +114,12 @@ def _check_parameters(trace: Trace, parameters: Sequence[Parameter]) -> None:
         raise InvalidInput(f"parameters must have names of their own, other than {RESERVED}; rename {clashes}.")
 
 
-def _feature_names(parameters: Sequence[Parameter], constant_data: Mapping[str, ArrayLike]) -> tuple[str, ...]:
-    """Names of the columns of the constant data, else of the first per-input parameter."""
+def _feature_names(
+    given: Sequence[str] | None, parameters: Sequence[Parameter], constant_data: Mapping[str, ArrayLike]
+) -> tuple[str, ...]:
+    """Names given, else of the columns of the constant data, else of the first per-input parameter."""
+    if given is not None:
+        return tuple(map(str, given))
     for table in constant_data.values():
         if np.ndim(table) == 2:
             return tuple(map(str, getattr(table, "columns", [f"x{j}" for j in range(np.shape(table)[1])])))

@@ -11,15 +11,12 @@ an improved R-hat.  Betancourt (2016), Diagnosing suboptimal cotangent disintegr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
-
-if TYPE_CHECKING:
-    from hmcgp.samplers.trace import Trace
+from hmcgp.samplers.trace import Trace
 
 MIN_DRAWS = 4  # arviz splits each chain in two and needs a variance in each half
 

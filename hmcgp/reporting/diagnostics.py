@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,7 @@ from hmcgp.reporting import findings
 from hmcgp.reporting.convergence import bfmi, ess, mcse_mean, rhat
 from hmcgp.reporting.findings import SOLVER_KINDS, Finding
 from hmcgp.runtime.typing import Array
-
-if TYPE_CHECKING:
-    from hmcgp.samplers.trace import Trace
+from hmcgp.samplers.trace import Trace
 
 __all__ = ["COLUMNS", "Finding", "bfmi", "check", "select", "summary", "warn"]
 

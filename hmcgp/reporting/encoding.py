@@ -30,13 +30,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp.reporting.class_names import full_name, is_record, own_classes, own_fields
 from hmcgp.reporting.conformity import field_types, misfits
 from hmcgp.runtime.random import generator_from, generator_state, seed_from, seed_state
 
 ARRAY_KINDS = "biufUSMm"  # booleans, numbers, text, dates: no objects, no records
 MAX_DEPTH = 150  # of values within values: two Python frames each, of the thousand that there are by default
 JSON: TypeAlias = Any
+ROOMS = ("numerics", "estimators", "evidence", "kernels", "likelihoods", "priors", "samplers")
+NOT_SAVED = ("hmcgp.estimators.comparison",)
 
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _UFUNCS = {name: f for name, f in vars(np).items() if isinstance(f, np.ufunc)}
@@ -75,6 +76,35 @@ class Refused(Exception):
 
 class Untrusted(Exception):
     """Names of classes and functions that are neither the package's own nor trusted."""
+
+
+def own_classes() -> dict[str, type[Any]]:
+    """Return the dataclasses and named tuples of this package that a file may name, as `kernels.Matern`."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        package, _, rest = name.partition(".")
+        room = rest.partition(".")[0]
+        if package != "hmcgp" or room not in ROOMS or name in NOT_SAVED:
+            continue
+        for value in list(vars(module).values()):
+            if isinstance(value, type) and value.__module__ == name and (is_dataclass(value) or is_record(value)):
+                found[f"{room}.{value.__name__}"] = value
+    return found
+
+
+def own_fields(cls: type[Any]) -> list[str]:
+    """Return the names of the fields of a dataclass or named tuple from which it is built."""
+    return list(cls._fields) if is_record(cls) else [f.name for f in fields(cls) if f.init]
+
+
+def is_record(cls: type[Any]) -> bool:
+    """Return whether a class is a named tuple."""
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def full_name(thing: Any) -> str:
+    """Return the name of a class or function, module first."""
+    return f"{thing.__module__}.{thing.__qualname__}"
 
 
 class Encoder:

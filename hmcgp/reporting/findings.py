@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from hmcgp.reporting.convergence import MIN_DRAWS, bfmi, ess, rhat
 from hmcgp.reporting.multimodality import describe_modes
-
-if TYPE_CHECKING:
-    from hmcgp.samplers.trace import Trace
+from hmcgp.samplers.trace import Trace
 
 RHAT_MAX = 1.01
 ESS_PER_CHAIN = 100
@@ -45,12 +43,6 @@ def _step_setting(trace: Trace) -> str:
         "metropolis": "Metropolis(scale=...)",
     }
     return names.get(trace.sampler, f"step of '{trace.sampler}'")
-
-
-def _trajectory_setting(trace: Trace) -> str:
-    """The setting that makes the trajectories of HMC longer: of a given number of steps, or of a given time."""
-    kind = "JumpingHMC" if trace.sampler == "jumps" else "HMC"
-    return f"{kind}(trajectory=2.0) (default: pi/2), or more {kind}(n_steps=...) where that was given"
 
 
 def check_stuck(trace: Trace) -> Iterator[Finding]:
@@ -132,10 +124,12 @@ def _ess_cause(trace: Trace, lowest: float, standardized: bool) -> tuple[str, st
             "heavy-tailed, or its scales were learnt badly",
             f"; {scaled}a longer tune= or narrower priors would make each draw worth more",
         )
+    kind = "JumpingHMC" if trace.sampler == "jumps" else "HMC"
+    longer = f"{kind}(trajectory=2.0) (default: pi/2), or more {kind}(n_steps=...) where that was given"
     return (
         f"successive draws are too much alike (acceptance rate {rate:.2f}), so the trajectories are short compared "
         "with the posterior",
-        f"; {scaled}a longer tune=, or a longer {_trajectory_setting(trace)}, would make each draw travel further",
+        f"; {scaled}a longer tune=, or a longer {longer}, would make each draw travel further",
     )
 
 

@@ -20,15 +20,13 @@ An autoregression x' = a x + e fulfils the first for a > 0.95 only, and the seco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.runtime.typing import Array
-
-if TYPE_CHECKING:
-    from hmcgp.samplers.trace import Trace
+from hmcgp.samplers.trace import Trace
 
 MAX_SWITCH_RATE = 0.2  # changes of side, relative to independent draws
 MIN_STEP_RATIO = 0.6  # mean squared step within a side, relative to its variance

@@ -118,13 +118,7 @@ def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
-    """Read a file of `save`, which may use classes and functions that are trusted; call it within `refusing`.
-
-    Warns
-    -----
-    OtherVersionWarning
-        If other versions of hmcgp or numpy have written the file.
-    """
+    """Read a file of `save`, which may use classes and functions that are trusted; call it within `refusing`."""
     with open_regular(path) as file:
         archive, meta = _open(file)
         with archive:
