@@ -237,7 +237,7 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
     def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
         """Arguments of functions of `hmcgp.posterior.predict`: the model, the draws, and new inputs on its scale."""
         check_is_fitted(self)
-        X = self._scaled(X)
+        X = self._targets.layout.prediction_inputs(self._scaled(X))
         return self.model_, self._kept_draws(), X
 
     # -- looking at it -----------------------------------------------------------------------------------------------

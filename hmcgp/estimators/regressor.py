@@ -17,7 +17,6 @@ from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
-from hmcgp.model import Model
 from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import predict
 from hmcgp.runtime.checks import check_count
@@ -153,10 +152,6 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         return self._append(X, y, sample_weight, noise_variance)
 
     # -- predictions -------------------------------------------------------------------------------------------------
-
-    def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
-        model, draws, X = super()._new_inputs(X)
-        return model, draws, self._targets.layout.prediction_inputs(X)
 
     def _moments(self, X: Any, *, observed: bool) -> tuple[Array, Array]:
         """Mean and variance of new observations or of the function, in the units of y, of shape (m,) or (m, k)."""

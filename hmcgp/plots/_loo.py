@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import style
-from hmcgp.posterior.leave_one_out import K_LIMIT, LeaveOneOut
 from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from hmcgp.posterior.leave_one_out import LeaveOneOut
+
+_K_LIMIT = 0.7
 _NAMED = 5  # rows named in the picture
 
 
@@ -39,7 +41,7 @@ def loo(gp: Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
     k = np.asarray(values.pareto_k)
     heights = {"height_ratios": [3, 2]}
     top, bottom = axes = style.grid_of_axes(axes, (2,), (7.0, 5.0), sharex=True, gridspec_kw=heights)
-    bad = k > K_LIMIT
+    bad = k > _K_LIMIT
     _points(top, values.pointwise, bad)
     top.axhline(np.log(0.5), color=style.GREY, lw=1.0, ls=style.DASHED, zorder=1)
     top.text(0.995, np.log(0.5), "a coin", transform=top.get_yaxis_transform(), ha="right", va="bottom", **style.NOTE)
@@ -80,5 +82,5 @@ def _shapes(ax: Axes, k: Array, bad: NDArray[np.bool_]) -> None:
     finite = k[np.isfinite(k)]
     top = max(1.0, float(finite.max()) if len(finite) else 1.0)
     _points(ax, np.minimum(k, top), bad)  # infinite k, from a tail of too few draws, lies on the upper edge
-    ax.axhline(K_LIMIT, color=style.VERMILION, lw=1.0, ls=style.DASHED, zorder=1)
-    ax.set_title(f"{int(bad.sum())} of {len(k)} above {K_LIMIT}", loc="right", **style.NOTE)
+    ax.axhline(_K_LIMIT, color=style.VERMILION, lw=1.0, ls=style.DASHED, zorder=1)
+    ax.set_title(f"{int(bad.sum())} of {len(k)} above {_K_LIMIT}", loc="right", **style.NOTE)

@@ -8,19 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hmcgp.errors import InvalidInput
-from hmcgp.plots import style
-from hmcgp.plots._checks import (
-    binary_classes,
-    check_prob,
-    frame_2d,
-    grid_1d,
-    grid_2d,
-    input_names,
-    inputs_of,
-    is_class_1,
-    require,
-    target_label,
-)
+from hmcgp.plots import _checks, style
 from hmcgp.plots._regression import regression_1d, regression_2d
 from hmcgp.runtime.typing import Array
 
@@ -51,7 +39,7 @@ def predictive(gp: Any, X: Any, y: ArrayLike, *, output: str | int | None = None
     -------
     Axes
     """
-    require(gp, "n_features_in_")
+    _checks.require(gp, "n_features_in_")
     kinds: dict[int, Any] = {1: predictive_1d, 2: predictive_2d}
     options: dict[str, Any] = {}
     if hasattr(gp, "predict_quantiles"):
@@ -100,17 +88,17 @@ def predictive_1d(
     -------
     Axes
     """
-    require(gp, "classes_", "n_features_in_", "predict_proba", "predict_proba_draws")
-    check_prob(prob)
-    classes = binary_classes(gp.classes_)
-    data, grid, inputs = grid_1d(gp, X, limits, n_grid)
+    _checks.require(gp, "classes_", "n_features_in_", "predict_proba", "predict_proba_draws")
+    _checks.check_prob(prob)
+    classes = _checks.binary_classes(gp.classes_)
+    data, grid, inputs = _checks.grid_1d(gp, X, limits, n_grid)
     low, high = np.quantile(gp.predict_proba_draws(inputs)[:, :, 1], [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
     ax = style.new_axes(ax, (6.0, 3.6))
     ax.fill_between(grid, low, high, color=style.INK, alpha=0.14, lw=0, label=f"{100 * prob:g} % of draws")
     ax.plot(grid, gp.predict_proba(inputs)[:, 1], color=style.INK, lw=1.8, label="mean")
     if data is not None and y is not None:
-        _rug(ax, data, is_class_1(y, classes), classes)
-    ax.set(xlabel=input_names(gp, X, ["input"])[0], ylabel=target_label(y, classes[1]))
+        _rug(ax, data, _checks.is_class_1(y, classes), classes)
+    ax.set(xlabel=_checks.input_names(gp, X, ["input"])[0], ylabel=_checks.target_label(y, classes[1]))
     ax.set(xlim=(grid[0], grid[-1]), ylim=(-0.08, 1.08))
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
     style.clean(ax)
@@ -142,18 +130,18 @@ def predictive_2d(
     -------
     Axes
     """
-    require(gp, "classes_", "n_features_in_", "predict_proba")
-    classes = binary_classes(gp.classes_)
-    event = is_class_1(y, classes)
-    data = inputs_of(gp, X, 2)
-    x0, x1, points = grid_2d(gp, data, n_grid)
+    _checks.require(gp, "classes_", "n_features_in_", "predict_proba")
+    classes = _checks.binary_classes(gp.classes_)
+    event = _checks.is_class_1(y, classes)
+    data = _checks.inputs_of(gp, X, 2)
+    x0, x1, points = _checks.grid_2d(gp, data, n_grid)
     P = np.clip(gp.predict_proba(points)[:, 1], 0.0, 1.0).reshape(n_grid, n_grid)
     ax = style.new_axes(ax, (6.2, 4.8))
     filled = _contours(ax, x0, x1, P)
     _scatter(ax, data, event, classes)
-    frame_2d(ax, gp, X, x0, x1)
+    _checks.frame_2d(ax, gp, X, x0, x1)
     if colorbar:
-        style.colorbar(ax, filled, target_label(y, classes[1]), ticks=[0, *_LINES, 1])
+        style.colorbar(ax, filled, _checks.target_label(y, classes[1]), ticks=[0, *_LINES, 1])
     return ax
 
 

@@ -12,17 +12,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Parameter
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.files import library_version
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.trace import Trace
+
+if TYPE_CHECKING:
+    from hmcgp.kernels.base import Parameter
 
 SAMPLE_DIMS = ("chain", "draw")
 RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class", "output")
