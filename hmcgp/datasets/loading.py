@@ -34,7 +34,7 @@ def load(name: str, return_X_y: bool) -> Loaded:
     frame = read_table(name)
     split = frame.filter(regex="^split")
     train = None if split.empty else (split.iloc[:, 0] == "train").to_numpy()
-    return bundle(inputs_of(name, frame), frame, read_description(name), train=train, return_X_y=return_X_y)
+    return bundle(frame, return_X_y, name, train=train)
 
 
 def read_table(name: str) -> pd.DataFrame:
@@ -43,32 +43,30 @@ def read_table(name: str) -> pd.DataFrame:
         return pd.read_csv(handle)
 
 
-def read_description(name: str) -> str:
-    """Read the description `name`.md."""
-    return (_FOLDER / f"{name}.md").read_text(encoding="utf-8")
-
-
 def inputs_of(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of the inputs."""
     return frame.iloc[:, :-1].drop(columns=NOT_INPUTS.get(name, []))
 
 
 def bundle(
-    data: pd.DataFrame,
     frame: pd.DataFrame,
-    description: str,
+    return_X_y: bool,
+    name: str,
     *,
+    data: pd.DataFrame | None = None,
     target: str | None = None,
     train: NDArray[np.bool_] | None = None,
-    return_X_y: bool = False,
+    description: str | None = None,
 ) -> Loaded:
-    """Bundle the inputs `data` with the column `target` of the whole table `frame`, its last one by default."""
-    data, y = data.astype(float), frame[target or frame.columns[-1]]
+    """Bundle the inputs of a whole table with its target, the last column by default, and the description `name`.md."""
+    data, y = (inputs_of(name, frame) if data is None else data).astype(float), frame[target or frame.columns[-1]]
     is_regression = is_numeric_dtype(y)
     # labels as object, not pandas' own string type: the same on every pandas version, and what np.asarray gives
     y = y.astype(float if is_regression else object)
     if return_X_y:
         return data, y
+    if description is None:
+        description = (_FOLDER / f"{name}.md").read_text(encoding="utf-8")
     extra: dict[str, object] = {} if is_regression else {"target_names": np.unique(y.to_numpy()).tolist()}
     if train is not None:
         extra["train"] = train

@@ -7,7 +7,7 @@ from typing import Literal
 import sklearn
 from sklearn.datasets import load_breast_cancer as load_diagnostic
 
-from hmcgp.datasets.loading import Loaded, bundle, inputs_of, load, read_description, read_table
+from hmcgp.datasets.loading import Loaded, bundle, inputs_of, load, read_table
 from hmcgp.runtime.checks import name_among
 
 
@@ -62,7 +62,7 @@ def load_crabs(*, species: bool = False, return_X_y: bool = False) -> Loaded:
     data = inputs_of("crabs", frame)
     if species:
         data = data.assign(species=frame["species"] == "O")
-    return bundle(data, frame, read_description("crabs"), return_X_y=return_X_y)
+    return bundle(frame, return_X_y, "crabs", data=data)
 
 
 def load_thyroid(*, binary: bool = False, return_X_y: bool = False) -> Loaded:
@@ -75,10 +75,7 @@ def load_thyroid(*, binary: bool = False, return_X_y: bool = False) -> Loaded:
     return_X_y : bool, default False
         Return ``(data, target)`` instead of a Bunch.
     """
-    frame = read_table("thyroid")
-    target = "binary" if binary else "diagnosis"
-    description = read_description("thyroid")
-    return bundle(inputs_of("thyroid", frame), frame, description, target=target, return_X_y=return_X_y)
+    return bundle(read_table("thyroid"), return_X_y, "thyroid", target="binary" if binary else "diagnosis")
 
 
 def load_breast_cancer(
@@ -103,8 +100,7 @@ def load_breast_cancer(
     frame = read_table("breast_cancer")
     if complete:
         frame = frame.dropna().reset_index(drop=True)
-    description = read_description("breast_cancer")
-    return bundle(inputs_of("breast_cancer", frame), frame, description, return_X_y=return_X_y)
+    return bundle(frame, return_X_y, "breast_cancer")
 
 
 def _load_diagnostic(return_X_y: bool) -> Loaded:
@@ -115,4 +111,4 @@ def _load_diagnostic(return_X_y: bool) -> Loaded:
         f"Source: scikit-learn {sklearn.__version__}, `sklearn.datasets.load_breast_cancer`.\n"
         f"Licence: BSD-3-Clause.\nSplit: none.\n{source.DESCR}"
     )
-    return bundle(source.data, frame, description, return_X_y=return_X_y)
+    return bundle(frame, return_X_y, "breast_cancer", data=source.data, description=description)

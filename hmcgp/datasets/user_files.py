@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hmcgp.datasets.loading import Loaded, bundle, inputs_of, read_description, read_table
+from hmcgp.datasets.loading import Loaded, bundle, read_table
 from hmcgp.errors import InvalidInput
 from hmcgp.runtime.files import open_regular, user_path
 
@@ -44,7 +44,7 @@ def load_sonar(*, split_file: str | os.PathLike[str] | None = None, return_X_y: 
     frame = read_table("sonar")
     path = _user_file(split_file, "split_file", SONAR_VARIABLE)
     train = None if path is None else _read_sonar_split(path, frame)
-    return bundle(inputs_of("sonar", frame), frame, read_description("sonar"), train=train, return_X_y=return_X_y)
+    return bundle(frame, return_X_y, "sonar", train=train)
 
 
 def load_heart(path: str | os.PathLike[str] | None = None, *, return_X_y: bool = False) -> Loaded:
@@ -64,8 +64,7 @@ def load_heart(path: str | os.PathLike[str] | None = None, *, return_X_y: bool =
             "the heart data are not shipped; 'path' must name a copy of UCI's processed.hungarian.data "
             f"(294 rows, 14 columns). Pass it, or set the environment variable {HEART_VARIABLE}."
         )
-    frame = _read_heart(found)
-    return bundle(inputs_of("heart", frame), frame, read_description("heart"), return_X_y=return_X_y)
+    return bundle(_read_heart(found), return_X_y, "heart")
 
 
 def _user_file(given: str | os.PathLike[str] | None, argument: str, variable: str) -> Path | None:
@@ -93,8 +92,7 @@ def _read_sonar_split(path: Path, frame: pd.DataFrame) -> NDArray[np.bool_]:
             f"{str(path)!r} must have a column 'split' and {len(frame)} rows; "
             f"got {len(table)} rows and the columns {list(table.columns)[:5]}."
         )
-    shared = [name for name in frame.columns if name in table]
-    for name in shared:
+    for name in (name for name in frame.columns if name in table):
         if not (table[name].to_numpy() == frame[name].to_numpy()).all():
             raise InvalidInput(f"column {name!r} of {str(path)!r} differs from the data; is the row order the same?")
     if not set(table["split"]) <= {"train", "test"}:
@@ -113,12 +111,8 @@ def _read_sonar_split(path: Path, frame: pd.DataFrame) -> NDArray[np.bool_]:
 def _read_heart(path: Path) -> pd.DataFrame:
     with open_regular(path) as handle:
         has_header = handle.readline().startswith(b"age")
-    frame = _read_csv(
-        path,
-        header=0 if has_header else None,
-        names=None if has_header else _HEART_COLUMNS,
-        na_values=["?", "-9", "-9.0"],
-    )
+    header = {"header": 0} if has_header else {"header": None, "names": _HEART_COLUMNS}
+    frame = _read_csv(path, na_values=["?", "-9", "-9.0"], **header)
     if list(frame.columns) != _HEART_COLUMNS or len(frame) != _HEART_ROWS:
         raise InvalidInput(
             f"{str(path)!r} must have {_HEART_ROWS} rows and the columns {_HEART_COLUMNS}; "

@@ -5,29 +5,32 @@ from __future__ import annotations
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
-from hmcgp.estimators.inspection import PosteriorMixin
 from hmcgp.estimators.saving import load_estimator, save_estimator
 from hmcgp.estimators.settings import check_settings, validated
 from hmcgp.estimators.table import Inputs, Targets, TrainingTable
 from hmcgp.estimators.weights import drop_zero_weight_rows
 from hmcgp.evidence import EvidenceProvider
-from hmcgp.kernels import Kernel
+from hmcgp.kernels import Parameter
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import GrowingModel, Model
-from hmcgp.model.growing import effective_share
+from hmcgp.model.growing import effective_share, resampled
+from hmcgp.model.model import Theta
 from hmcgp.optimize import find_map, find_modes
 from hmcgp.optimize.maximum import point_trace
-from hmcgp.reporting import diagnostics
+from hmcgp.posterior import leave_one_out as leaving_out
+from hmcgp.posterior import predict
+from hmcgp.reporting import arviz_export, diagnostics
 from hmcgp.runtime.interrupts import check_interrupt, deferred_interrupts, take_interrupt
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
@@ -50,43 +53,28 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
             raise
 
 
-class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
+class GaussianProcess(BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; see `GPClassifier` and `GPRegressor` for the parameters."""
 
     targets: ClassVar[str]  # "labels" or "numbers": what y holds
+    kernel: Any
+    likelihood: str | Likelihood
+    evidence: str | EvidenceProvider | None
+    sampler: str | Sampler | None
+    draws: int
+    tune: int
+    chains: int
+    predict_draws: int | None
+    n_jobs: int | None
+    standardize: bool
+    random_state: RandomStateLike
+    progressbar: bool
+    max_time: float | None
+    checkpoint: str | os.PathLike[str] | None
 
-    def __init__(
-        self,
-        kernel: Kernel | None,
-        *,
-        likelihood: str | Likelihood,
-        evidence: str | EvidenceProvider | None,
-        sampler: str | Sampler | None,
-        draws: int,
-        tune: int,
-        chains: int,
-        predict_draws: int | None,
-        n_jobs: int | None,
-        standardize: bool,
-        random_state: RandomStateLike,
-        progressbar: bool,
-        max_time: float | None,
-        checkpoint: str | os.PathLike[str] | None,
-    ) -> None:
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.evidence = evidence
-        self.sampler = sampler
-        self.draws = draws
-        self.tune = tune
-        self.chains = chains
-        self.predict_draws = predict_draws
-        self.n_jobs = n_jobs
-        self.standardize = standardize
-        self.random_state = random_state
-        self.progressbar = progressbar
-        self.max_time = max_time
-        self.checkpoint = checkpoint
+    def _keep_settings(self, arguments: Mapping[str, Any]) -> None:
+        """Keep the arguments of `__init__` under their names, unchanged, as scikit-learn wants it."""
+        self.__dict__.update({name: value for name, value in arguments.items() if name not in ("self", "__class__")})
 
     # -- fitting -----------------------------------------------------------------------------------------------------
 
@@ -138,9 +126,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             sampler = check_settings(self)
             table = self._training_table(X, y, noise_variance, sample_weight)
             self._keep_table(table.inputs, table.targets)
-            self.model_ = table.model(self.evidence)
-            if not self.standardize:
-                table.warn_about_scales(self.model_)
+            self.model_ = table.model(self.evidence, standardize=bool(self.standardize))
             self.trace_ = self._sample(sampler, None if self.checkpoint is None else table.identity())
             if self.trace_.sampler != "map":
                 diagnostics.warn(self.trace_, standardized=bool(self.standardize))
@@ -223,8 +209,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _append(self, X: Any, y: Any, sample_weight: Any, noise_variance: Any = None) -> Self:
         with all_or_nothing(self):
             check_is_fitted(self)
-            by_row = {"noise_variance": noise_variance}
-            X, y, weights, by_row = drop_zero_weight_rows(X, y, sample_weight, by_row)
+            X, y, weights, noise_variance = drop_zero_weight_rows(X, y, sample_weight, noise_variance)
             X = self._scaled(X)
             targets = self._targets.encode(y, self.model_.likelihood)
             check_consistent_length(X, targets)
@@ -232,7 +217,7 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
             if not isinstance(model, GrowingModel):
                 model = GrowingModel(model, self._kept_draws())
                 self._log_weight = np.zeros(len(model.draws))
-            new = self._targets.new_rows(model, X, targets, weights, by_row["noise_variance"])
+            new = self._targets.new_rows(model, X, targets, weights, noise_variance)
             self.model_, log_weight = model.grown(new.X, new.y, new.likelihood)
             self._targets, self._log_weight = new.targets, self._log_weight + log_weight
             _, share = effective_share(self._log_weight)
@@ -252,8 +237,89 @@ class GaussianProcess(PosteriorMixin, BaseEstimator):  # type: ignore[misc]
     def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
         """Arguments of functions of `hmcgp.posterior.predict`: the model, the draws, and new inputs on its scale."""
         check_is_fitted(self)
-        X = self._scaled(X)
+        X = self._targets.layout.prediction_inputs(self._scaled(X))
         return self.model_, self._kept_draws(), X
+
+    # -- looking at it -----------------------------------------------------------------------------------------------
+
+    def _kept_draws(self) -> Array:
+        """The draws that everything after the fit averages over, of shape (S, p)."""
+        check_is_fitted(self)
+        if isinstance(self.model_, GrowingModel):  # rows were appended, and the draws got weights
+            return self.model_.draws[resampled(effective_share(self._log_weight)[0])]
+        return predict.thin(self.trace_.flat, self.predict_draws)
+
+    @property
+    def parameters_(self) -> list[Parameter]:
+        """The free hyperparameters with their priors, in the order of the columns of the trace."""
+        check_is_fitted(self)
+        return self.model_.parameters
+
+    def summary(self) -> pd.DataFrame:
+        """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter."""
+        check_is_fitted(self)
+        return diagnostics.summary(self.trace_)
+
+    def log_marginal_likelihood(self, theta: Theta | None = None, eval_gradient: bool = False) -> Any:
+        """Log evidence of the training labels at given hyperparameters.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (p,) or dict, optional
+            Natural (not log-transformed) hyperparameters, in the order of `model_.names` or by name.  Default: those of
+            `kernel_`.
+        eval_gradient : bool, default=False
+            Return the gradient with respect to theta too.
+
+        Returns
+        -------
+        log_z : float
+        grad : ndarray of shape (p,)
+            Only with `eval_gradient`.
+        """
+        check_is_fitted(self)
+        log_z, grad = self.model_.log_evidence(self._best if theta is None else theta)
+        return (log_z, grad) if eval_gradient else log_z
+
+    def loo(self) -> leaving_out.LeaveOneOut:
+        """How well each training row is predicted by all others, without refitting.
+
+        Closed-form leave-one-out predictions of each draw, combined by Pareto-smoothed importance weights.
+
+        Returns
+        -------
+        LeaveOneOut
+            `elpd`, `se`, `log_loss`; for each row `pointwise`, `probability` and `pareto_k`.  For the draws that
+            predictions average over (see `predict_draws`).
+
+        Warns
+        -----
+        ApproximationWarning
+            When some Pareto k exceeds 0.7.
+        """
+        draws = self._kept_draws()
+        r_eff = 1.0
+        if len(draws) > 1:
+            ess = self.summary()["ess_bulk"].min() / len(draws)
+            r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
+        groups = self._targets.layout.row_groups
+        return leaving_out.loo(self.model_, draws, row_groups=groups, r_eff=r_eff, n_jobs=self.n_jobs)
+
+    def to_arviz(self) -> Any:
+        """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
+
+        The group `log_likelihood` holds `log_evidence`, log p(y | hyperparameters) of all labels together, one number
+        per draw: the latent function is integrated out, so there are no pointwise terms.  Do not call `arviz.loo` on
+        it, which would take the whole table for one observation: `loo` leaves out single rows.
+        """
+        check_is_fitted(self)
+        log_prior = [[self.model_.log_prior(u)[0] for u in chain] for chain in self.trace_.unconstrained]
+        return arviz_export.to_arviz(
+            self,
+            X=self._inputs.scaling.undo(self._targets.layout.inputs(self.model_.X)),
+            y=self._targets.observed(self.model_),
+            log_likelihood={"log_evidence": np.asarray(self.trace_.stats["lp"] - np.array(log_prior))},
+        )
 
     # -- keeping it --------------------------------------------------------------------------------------------------
 

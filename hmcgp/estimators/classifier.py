@@ -1,9 +1,4 @@
-"""From a table to averaged probabilities.
-
-`GPClassifier` follows scikit-learn's contract (fit, predict, predict_proba, clone, pickle, pipelines,
-cross-validation); the hyperparameters of its Gaussian process are integrated by Hybrid Monte Carlo, and every
-prediction is averaged over the draws.
-"""
+"""From a table to averaged probabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from hmcgp.estimators.base import GaussianProcess
-from hmcgp.estimators.labels import LabelTable, LabelTargets, label_table
+from hmcgp.estimators.labels import LabelTargets, label_table
+from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
@@ -135,25 +131,9 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__(
-            kernel,  # type: ignore[arg-type]
-            likelihood=likelihood,
-            evidence=evidence,
-            sampler=sampler,
-            draws=draws,
-            tune=tune,
-            chains=chains,
-            predict_draws=predict_draws,
-            n_jobs=n_jobs,
-            standardize=standardize,
-            random_state=random_state,
-            progressbar=progressbar,
-            max_time=max_time,
-            checkpoint=checkpoint,
-        )
-        self.class_weight = class_weight
+        self._keep_settings(locals())
 
-    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> LabelTable:
+    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> TrainingTable:
         return label_table(self, X, y, sample_weight)
 
     def predict_proba(self, X: Any) -> Array:
@@ -224,7 +204,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
             `lower` and `upper`, each of shape (n_draws,), for the draws that predictions average over (see
             `predict_draws`).
         """
-        draws = self._kept_draws()
+        draws = self._kept_draws()  # refuses an estimator that is not fitted
         return evidence_bounds.evidence_bounds(self.model_, draws, n_jobs=self.n_jobs)
 
     def label_noise(self) -> Array:

@@ -51,13 +51,7 @@ class Columns:
 
     @classmethod
     def learn(cls, X: Any) -> Columns:
-        """Find the columns of a DataFrame that hold categories or text.
-
-        Warns
-        -----
-        DataWarning
-            For a category with more levels than half the rows, and for one whose order is ignored.
-        """
+        """Find the columns of a DataFrame that hold categories or text; warn of many levels and of orders ignored."""
         frame = _frame(X, "X")
         if frame is None:
             return cls({})
@@ -100,19 +94,11 @@ def check_finite(X: Array, names: Sequence[str]) -> None:
     """
     if np.isfinite(X).all():
         return
-    bad, what, remedy = (
-        (
-            np.isnan(X),
-            "NaN",
-            "Drop these rows, or fill the gaps in before, as make_pipeline(SimpleImputer(), gp) does (sklearn.impute).",
-        )
-        if np.isnan(X).any()
-        else (
-            np.isinf(X),
-            "infinity or a value too large for dtype('float64')",
-            "Look for a division by zero or log(0) behind them, and drop or clip these values.",
-        )
-    )
+    bad, what = np.isnan(X), "NaN"
+    remedy = "Drop these rows, or fill the gaps in before, as make_pipeline(SimpleImputer(), gp) does (sklearn.impute)."
+    if not bad.any():
+        bad, what = np.isinf(X), "infinity or a value too large for dtype('float64')"
+        remedy = "Look for a division by zero or log(0) behind them, and drop or clip these values."
     counts = {repr(name): int(n) for name, n in zip(names, bad.sum(axis=0), strict=True) if n}
     where = [f"{name} ({n} {'row' if n == 1 else 'rows'})" for name, n in counts.items()]
     rows = int(bad.any(axis=1).sum())
@@ -122,16 +108,7 @@ def check_finite(X: Array, names: Sequence[str]) -> None:
 def plain_targets(y: Any, name: str = "y") -> Any:
     """Targets as a numpy array, or as a pandas DataFrame if they are a DataFrame of any make.
 
-    Parameters
-    ----------
-    y : array-like, Series or DataFrame
-    name : str
-        What the argument is called.
-
-    Raises
-    ------
-    InvalidInput
-        For dates, durations, periods and lists, and for labels that are missing beside text.
+    Dates, durations, periods and lists are refused, and labels that are missing beside text; `name` is the argument's.
     """
     frame = _frame(y, name)
     if frame is not None:

@@ -98,7 +98,7 @@ def compare_evidence(
         raise InvalidInput("'checkpoint' holds one run, and this makes several: set gp.checkpoint to None.")
     if (X_test is None) != (y_test is None):
         raise InvalidInput("'X_test' and 'y_test' go together: give both, or neither to leave training rows out.")
-    X, y, w, _ = drop_zero_weight_rows(X, y, sample_weight, {})
+    X, y, w, _ = drop_zero_weight_rows(X, y, sample_weight)
     # the optima first: they are quick, refuse what does not fit, and compile what is timed below
     optima = {name: clone(gp).set_params(evidence=p, sampler="map").fit(X, y, w) for name, p in chosen.items()}
     first = next(iter(optima.values()))
@@ -108,13 +108,11 @@ def compare_evidence(
             f"'y' holds {len(classes)} classes, for which each evidence provider has a likelihood of its own: fit "
             "both, and compare their loo()."
         )
-    if lowered(gp.sampler) == "map":
-        fits = optima
-    else:
+    fits = optima
+    if lowered(gp.sampler) != "map":
         fits = {name: clone(gp).set_params(evidence=p).fit(X, y, w) for name, p in chosen.items()}
-    labels = np.asarray(
-        first._targets.observed(first.model_) if y_test is None else y_test
-    )  # rows of weight 0 are not there
+    # the labels that the fits kept: rows of weight 0 are not there
+    labels = np.asarray(first._targets.observed(first.model_) if y_test is None else y_test)
     probability = {name: _probability(fit, X_test) for name, fit in fits.items()}
     rows = {name: _row(fit, optima[name], labels, probability[name]) for name, fit in fits.items()}
     table = pd.DataFrame.from_dict(rows, orient="index")

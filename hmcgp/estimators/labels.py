@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ from sklearn.utils.validation import column_or_1d
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import Columns, plain_targets
+from hmcgp.estimators.outputs import OneOutput
 from hmcgp.estimators.settings import validated
-from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable, names_of_inputs
-from hmcgp.estimators.table_warnings import warn_about_copies
+from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable, warn_about_copies
 from hmcgp.estimators.weights import class_weights, concatenate_weights, drop_zero_weight_rows
 from hmcgp.evidence import EvidenceProvider, MultinomialEP, SoftmaxLaplace
 from hmcgp.kernels import Kernel
@@ -37,6 +37,7 @@ _SEVERAL: list[tuple[tuple[str, ...], tuple[str, ...], type[Any], type[Classes]]
 class LabelTargets(Targets):
     """Classes, how the model numbers them, and their weights."""
 
+    layout: ClassVar[OneOutput] = OneOutput()  # type: ignore[misc]
     classes: NDArray[Any]  # (C,), sorted
     has_codes: bool  # True: 0, 1, 2, …; False: -1 and +1
     class_weights: Array | None  # (C,)
@@ -68,43 +69,10 @@ class LabelTargets(Targets):
         labels = self.classes[self.codes(model.y)]
         return labels if labels.dtype.kind != "O" else labels.astype(str)
 
-    def observed_inputs(self, model: Model) -> Array:
-        return model.X
 
-
-@dataclass(frozen=True, eq=False)
-class LabelTable(TrainingTable):
-    """Rows with labels."""
-
-    targets: LabelTargets
-    kernel: Kernel
-    likelihood: str | Likelihood
-
-    def model_arguments(self) -> dict[str, Any]:
-        return {
-            "X": self.inputs.scaling.apply(self.X),
-            "y": self.y,
-            "kernel": self.kernel,
-            "likelihood": self.likelihood,
-            "weights": self.weights,
-            "input_names": self.inputs.names,
-        }
-
-    def targets_as_given(self) -> tuple[dict[str, Array | None], dict[str, Any]]:
-        return {"y": self.y}, {"list of classes": self.targets.classes.tolist()}
-
-
-def label_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> LabelTable:
-    """Training table of a classifier.
-
-    Parameters
-    ----------
-    gp : GPClassifier
-        Whose settings count; it learns the names of the columns.
-    X, y, sample_weight
-        As of `GPClassifier.fit`.
-    """
-    X, y, weights, _ = drop_zero_weight_rows(X, y, sample_weight, {})
+def label_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
+    """Training table of a classifier, which learns the names of the columns; arguments as of `GPClassifier.fit`."""
+    X, y, weights, _ = drop_zero_weight_rows(X, y, sample_weight)
     columns = Columns.learn(X)
     X, y = validated(gp, columns.encode(X), y, ensure_min_samples=2)
     _check_labels(y)
@@ -123,11 +91,12 @@ def label_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> LabelTable:
     likelihood = _likelihood(gp.likelihood, gp.evidence, len(classes))
     of_codes = isinstance(gp.likelihood, Classes) or lowered(gp.likelihood) in _NAMES_OF_CLASSES
     targets = LabelTargets(classes, len(classes) > 2 or of_codes, of_class)
-    inputs = Inputs.learn(X, names_of_inputs(gp), columns, weights, standardize=gp.standardize)
+    inputs = Inputs.learn(gp, X, columns, weights)
     encoded = targets.from_codes(codes)
     warn_about_copies(X, encoded)
     kernel = _kernel(gp.kernel, inputs.default_kernel(), likelihood, classes)
-    return LabelTable(X, encoded, weights, inputs, targets, kernel, likelihood)
+    names = {"list of classes": classes.tolist()}
+    return TrainingTable(X, encoded, weights, inputs, targets, kernel, likelihood, {"y": encoded}, names)
 
 
 def _row_weights(of_class: Array | None, codes: NDArray[np.intp], weights: Array | None) -> Array | None:

@@ -15,9 +15,8 @@ from hmcgp.estimators.columns import Columns, plain_numbers
 from hmcgp.estimators.outputs import CoregionalOutputs, IndependentOutputs, OneOutput
 from hmcgp.estimators.scaling import Scaling
 from hmcgp.estimators.settings import validated
-from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable, names_of_inputs
+from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable
 from hmcgp.estimators.weights import concatenate_weights, drop_zero_weight_rows
-from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
 from hmcgp.model import GrowingModel, Model
 from hmcgp.runtime.checks import lowered, name_among
@@ -104,50 +103,10 @@ class NumberTargets(Targets):
     def observed(self, model: Model) -> NDArray[Any]:
         return self.in_units(self.layout.table(model.X, model.y))
 
-    def observed_inputs(self, model: Model) -> Array:
-        return self.layout.inputs(model.X)
 
-
-@dataclass(frozen=True, eq=False)
-class NumberTable(TrainingTable):
-    """Rows with numbers."""
-
-    targets: NumberTargets
-    kernel: Kernel
-    likelihood: str | Likelihood
-    y_given: Array  # (n,) or (n, k), in the units of the user
-    noise_variance: Any  # as given
-
-    def model_arguments(self) -> dict[str, Any]:
-        layout = self.targets.layout
-        X, y = layout.rows(self.inputs.scaling.apply(self.X), self.y)
-        return {
-            "X": X,
-            "y": y,
-            "kernel": layout.kernel(self.kernel, self.X.shape[1]),
-            "likelihood": self.likelihood,
-            "weights": None if self.weights is None else layout.repeat_rows(self.weights, self.y),
-            "input_names": layout.input_names(self.inputs.names),
-        }
-
-    def targets_as_given(self) -> tuple[dict[str, Array | None], dict[str, Any]]:
-        numbers = {"y": self.y_given, "noise_variance": self.noise_variance}
-        return numbers, {"list of outputs": self.targets.layout.names}
-
-
-def number_table(gp: Any, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> NumberTable:
-    """Training table of a regressor.
-
-    Parameters
-    ----------
-    gp : GPRegressor
-        Whose settings count; it learns the names of the columns.
-    X, y, noise_variance, sample_weight
-        As of `GPRegressor.fit`.
-    """
-    by_row = {"noise_variance": noise_variance}
-    X, y, weights, by_row = drop_zero_weight_rows(X, y, sample_weight, by_row)
-    noise_variance = by_row["noise_variance"]
+def number_table(gp: Any, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> TrainingTable:
+    """Training table of a regressor, which learns the names of the columns; arguments as of `GPRegressor.fit`."""
+    X, y, weights, noise_variance = drop_zero_weight_rows(X, y, sample_weight, noise_variance)
     columns = Columns.learn(X)
     X, y, layout = _validated_rows(gp, columns.encode(X), y)
     targets = NumberTargets(layout, learn_scaling(y, layout, weights, standardize=gp.standardize))
@@ -157,9 +116,10 @@ def number_table(gp: Any, X: Any, y: Any, noise_variance: Any, sample_weight: An
     targets = replace(targets, layout=layout.with_rows(scaled))
     if isinstance(likelihood, Gaussian | OutputNoise) and likelihood.noise == 0.0:
         _refuse_copies(X, scaled, likelihood, targets.layout)
-    inputs = Inputs.learn(X, names_of_inputs(gp), columns, weights, standardize=gp.standardize)
+    inputs = Inputs.learn(gp, X, columns, weights)
     kernel = inputs.default_kernel() if gp.kernel is None else gp.kernel
-    return NumberTable(X, scaled, weights, inputs, targets, kernel, likelihood, y, noise_variance)
+    given, names = {"y": y, "noise_variance": noise_variance}, {"list of outputs": layout.names}
+    return TrainingTable(X, scaled, weights, inputs, targets, kernel, likelihood, given, names)
 
 
 def _validated_rows(gp: Any, X: Any, y: Any) -> tuple[Array, Array, OneOutput]:

@@ -127,7 +127,6 @@ class IndependentOutputs(OneOutput):
     """Targets of shape (n, k) that share one covariance matrix."""
 
     def known_noise(self, noise_variance: Any, targets: Array, scaling: Scaling) -> tuple[Array, Array]:
-        """Variances of the rows, the same for all outputs."""
         if np.unique(scaling.spread).size > 1:
             raise InvalidInput(
                 "known variances are in the units of 'y', and standardised outputs have different units, so they would "
@@ -137,11 +136,9 @@ class IndependentOutputs(OneOutput):
         return super().known_noise(noise_variance, targets, scaling)
 
     def per_output_covariance(self, covariance: Array) -> Array:
-        """Covariance at prediction inputs, equal for all outputs."""
         return covariance[:, :, None]
 
     def draw(self, rng: np.random.RandomState, mean: Array, covariance: Array, size: int) -> Array:
-        """Samples, each output by itself."""
         centred = super().draw(rng, np.zeros(len(mean)), covariance, size * len(self.names))
         return mean + centred.reshape(size, len(self.names), len(mean)).transpose(0, 2, 1)
 
@@ -181,22 +178,18 @@ class CoregionalOutputs(OneOutput):
         return [*names, last]
 
     def rows(self, X: Array, targets: Array) -> tuple[Array, Array]:
-        """One row for each target that is there."""
         row, output = np.nonzero(~np.isnan(targets))
         return np.column_stack([X[row], output]), targets[row, output]
 
     def repeat_rows(self, values: Array, targets: Array) -> Array:
-        """Each value as often as its row has targets."""
         return np.asarray(values[np.nonzero(~np.isnan(targets))[0]])
 
     def with_rows(self, targets: Array) -> Self:
-        """The layout with the rows of these targets appended."""
         row = np.nonzero(~np.isnan(targets))[0]
         n = self.row[-1] + 1 if len(self.row) else 0
         return replace(self, row=np.concatenate([self.row, n + row]))
 
     def known_noise(self, noise_variance: Any, targets: Array, scaling: Scaling) -> tuple[Array, Array]:
-        """Variances of the rows and outputs."""
         known = np.asarray(plain_numbers(noise_variance, "noise_variance", _ABOUT_TEXT), dtype=np.float64)
         if known.shape != targets.shape:
             raise InvalidInput(
@@ -206,21 +199,17 @@ class CoregionalOutputs(OneOutput):
         return known[seen], (known / scaling.spread**2)[seen]
 
     def prediction_inputs(self, X: Array) -> Array:
-        """Every input once for each output."""
         k = len(self.names)
         return np.column_stack([np.repeat(X, k, axis=0), np.tile(np.arange(k), len(X))])
 
     def unstack(self, values: Array) -> Array:
-        """Values by input and output."""
         return values.reshape(*values.shape[:-1], -1, len(self.names))
 
     def per_output_covariance(self, covariance: Array) -> Array:
-        """Covariance within each output."""
         m, k = len(covariance) // len(self.names), len(self.names)
         return np.einsum("iaja->ija", covariance.reshape(m, k, m, k))
 
     def draw(self, rng: np.random.RandomState, mean: Array, covariance: Array, size: int) -> Array:
-        """Joint samples of all outputs."""
         return self.unstack(super().draw(rng, mean, covariance, size))
 
     def log_density(self, targets: Array, model: Model, draws: Array, X: Array, n_jobs: int | None) -> Array:
@@ -234,16 +223,13 @@ class CoregionalOutputs(OneOutput):
 
     @property
     def row_groups(self) -> NDArray[np.intp] | None:
-        """The user's row of each model row."""
         return self.row
 
     def inputs(self, X: Array) -> Array:
-        """One row per row of the user, without the number of the output."""
         first = np.unique(self.row, return_index=True)[1]
         return np.asarray(X[first, :-1])
 
     def table(self, X: Array, y: Array) -> Array:
-        """Targets with NaN where they are missing."""
         out = np.full((self.row[-1] + 1, len(self.names)), np.nan)
         out[self.row, X[:, -1].astype(int)] = y
         return out

@@ -36,10 +36,7 @@ COMMON: dict[str, Any] = {
     "model_": dict[str, Any],
     "_log_weight": Array | None,
 }
-OWN: dict[str, dict[str, Any]] = {
-    "labels": {"_targets": LabelTargets},
-    "numbers": {"_targets": NumberTargets},
-}
+OWN: dict[str, dict[str, Any]] = {"labels": {"_targets": LabelTargets}, "numbers": {"_targets": NumberTargets}}
 MODEL: dict[str, Any] = {
     "X": Array,
     "y": Array,
@@ -79,12 +76,10 @@ def check_fitted(estimator: Any, fitted: Mapping[str, Any], model: Model) -> Non
 def _check_inputs(fitted: Mapping[str, Any], model: Model) -> None:
     d, names = fitted["n_features_in_"], fitted["feature_names_in_"]
     inputs: Inputs = fitted["_inputs"]
-    coregional = isinstance(getattr(fitted["_targets"], "layout", None), CoregionalOutputs)
+    coregional = isinstance(fitted["_targets"].layout, CoregionalOutputs)
     _demand(d >= 1 and model.X.shape[1] == d + coregional, "another number of inputs than of columns of the table")
-    _demand(
-        names is None or (names.shape == (d,) and all(isinstance(name, str) for name in names)),
-        "names that do not fit the columns of the table",
-    )
+    fit = names is None or (names.shape == (d,) and all(isinstance(name, str) for name in names))
+    _demand(fit, "names that do not fit the columns of the table")
     expected = input_names(list(range(d) if names is None else names))
     _demand(inputs.names == expected == [*model.input_names[:d]], "a model of other inputs than the table's")
     _check_scaling(inputs.scaling, d)
@@ -103,11 +98,7 @@ def _check_scaling(scaling: Scaling, d: int) -> None:
 
 
 def check_trace(trace: Trace, model: Model) -> None:
-    """Refuse draws that are not those of the model's hyperparameters, or do not agree with themselves.
-
-    Shapes, names and statistics must match, numbers be finite, and natural parameters be what the unconstrained ones
-    are transformed to.
-    """
+    """Refuse draws that are not those of the model's hyperparameters, or do not agree with themselves."""
     _demand(trace.names == model.names, "draws of other hyperparameters than the model's")
     _demand(trace.draws.ndim == 3 and trace.draws.size > 0, "no draws")
     chains = trace.n_chains
@@ -119,20 +110,14 @@ def check_trace(trace: Trace, model: Model) -> None:
         _demand(draws.shape == unconstrained.shape == shape, "draws of the wrong shape")
         _demand(np.isfinite(draws).all() and np.isfinite(unconstrained).all(), "draws that are not finite")
         again = model.constrain(unconstrained.reshape(-1, model.n_dim).T).T.reshape(shape)
-        _demand(
-            np.allclose(draws, again, rtol=_ROUNDING, atol=0.0), "draws that contradict their unconstrained coordinates"
-        )
+        agree = np.allclose(draws, again, rtol=_ROUNDING, atol=0.0)
+        _demand(agree, "draws that contradict their unconstrained coordinates")
         _demand(set(stats) == set(trace.stats), "statistics of warm-up that differ from those of the draws")
-        _demand(
-            all(v.shape == shape[:2] and v.dtype.kind in "biuf" for v in stats.values()),
-            "statistics of the wrong shape",
-        )
+        fit = all(v.shape == shape[:2] and v.dtype.kind in "biuf" for v in stats.values())
+        _demand(fit, "statistics of the wrong shape")
     _demand("lp" in trace.stats and np.isfinite(trace.stats["lp"]).all(), "log densities that are not finite")
-    metric = trace.inv_metric
-    _demand(
-        metric.shape in ((chains, model.n_dim), (chains, model.n_dim, model.n_dim)) and np.isfinite(metric).all(),
-        "a metric of the wrong shape",
-    )
+    metric, shapes = trace.inv_metric, ((chains, model.n_dim), (chains, model.n_dim, model.n_dim))
+    _demand(metric.shape in shapes and np.isfinite(metric).all(), "a metric of the wrong shape")
     _demand(0.0 <= trace.sampling_time < np.inf, "a sampling time that is none")
 
 
@@ -141,14 +126,10 @@ def _check_appended(model: Model, trace: Trace, log_weight: Array | None) -> Non
         return _demand(log_weight is None, "weights of draws without appended rows")
     draws = model.draws
     known = {theta.tobytes() for theta in trace.flat}
-    _demand(
-        draws.ndim == 2 and len(draws) and all(theta.tobytes() in known for theta in draws),
-        "posteriors at hyperparameters that are not among the draws",
-    )
-    _demand(
-        log_weight is not None and log_weight.shape == (len(draws),) and np.isfinite(log_weight).all(),
-        "other weights than one for each draw",
-    )
+    drawn = draws.ndim == 2 and len(draws) and all(theta.tobytes() in known for theta in draws)
+    _demand(drawn, "posteriors at hyperparameters that are not among the draws")
+    fit = log_weight is not None and log_weight.shape == (len(draws),) and np.isfinite(log_weight).all()
+    _demand(fit, "other weights than one for each draw")
     for kept in model._kept.values():
         _demand(np.isfinite(kept.log_z) and kept.dK is None, "a log evidence that is not finite")
         _check_posterior(kept.posterior, model)
@@ -158,10 +139,21 @@ def _check_posterior(posterior: Any, model: Model) -> None:
     """Refuse arrays of other shapes than the solver's, which compiled code would read beyond."""
     if not is_dataclass(posterior):  # of a provider of the user's own
         return
+    shapes = _posterior_shapes(model)
+    parts = {field.name: getattr(posterior, field.name) for field in fields(posterior)}
+    _check_posterior(parts.get("scaled"), model)
+    for name, part in parts.items():
+        if isinstance(part, np.ndarray):
+            _demand(part.shape in shapes.get(name, [part.shape]), f"a posterior with {name} of {part.shape}")
+            _demand(np.isfinite(np.tril(part) if part.ndim > 1 else part).all(), "a posterior that is not finite")
+
+
+def _posterior_shapes(model: Model) -> dict[str, list[tuple[int, ...]]]:
+    """Shapes that the arrays of a posterior may have, by name."""
     likelihood, y, n = model.likelihood, model.y, len(model.y)
     C = likelihood.count(y) if isinstance(likelihood, Classes) else 1
     f = (C, n) if isinstance(likelihood, Classes) else y.shape
-    shapes: dict[str, list[tuple[int, ...]]] = {
+    return {
         **{name: [f] for name in ("f", "alpha", "p")},
         **{name: [(n,)] for name in ("root_w", "noise", "w", "mu", "v", "y", "nu", "b", "root")},
         **{name: [(n, n)] for name in ("L", "R", "M")},
@@ -169,15 +161,6 @@ def _check_posterior(posterior: Any, model: Model) -> None:
         "B_inverse": [(C, n, n)],
         "sites": [(2 * n * (C - 1),)],
     }
-    for field in fields(posterior):
-        part = getattr(posterior, field.name)
-        if field.name == "scaled":
-            _check_posterior(part, model)
-        elif isinstance(part, np.ndarray):
-            _demand(
-                part.shape in shapes.get(field.name, [part.shape]), f"a posterior with {field.name} of {part.shape}"
-            )
-            _demand(np.isfinite(np.tril(part) if part.ndim > 1 else part).all(), "a posterior that is not finite")
 
 
 def _check_labels(targets: LabelTargets, model: Model) -> None:
@@ -186,11 +169,9 @@ def _check_labels(targets: LabelTargets, model: Model) -> None:
     fits = model.likelihood.targets == ("classes" if targets.has_codes else "labels")
     _demand(fits and classes.ndim == 1 and len(classes) >= 2, "other classes than the model's")
     _demand(codes.max() < len(classes) and _increasing(classes), "classes that do not fit the labels of the rows")
-    _demand(
-        of_class is None
-        or (of_class.shape == classes.shape and np.isfinite(of_class).all() and (of_class > 0.0).all()),
-        "other weights than one for each class",
-    )
+    if of_class is not None:
+        one_each = of_class.shape == classes.shape and np.isfinite(of_class).all() and (of_class > 0.0).all()
+        _demand(one_each, "other weights than one for each class")
 
 
 def _check_numbers(targets: NumberTargets, model: Model) -> None:
@@ -200,11 +181,7 @@ def _check_numbers(targets: NumberTargets, model: Model) -> None:
     if isinstance(layout, CoregionalOutputs):
         row = layout.row
         steps = np.diff(row, prepend=-1) if len(row) else row
-        _demand(
-            row.shape == model.y.shape and np.isin(steps, (0, 1)).all() and steps[0] == 1 and k >= 2,
-            "outputs that do not fit the rows",
-        )
+        fit = row.shape == model.y.shape and np.isin(steps, (0, 1)).all() and steps[0] == 1 and k >= 2
     else:
-        _demand(
-            model.y.ndim == 1 if not layout.names else model.y.shape[1:] == (k,), "outputs that do not fit the rows"
-        )
+        fit = model.y.shape[1:] == ((k,) if layout.names else ())
+    _demand(fit, "outputs that do not fit the rows")

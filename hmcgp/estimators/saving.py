@@ -18,9 +18,8 @@ from hmcgp.errors import InvalidInput
 from hmcgp.estimators.saved_parts import COMMON, MODEL, OWN, check_fitted, check_types
 from hmcgp.model import GrowingModel, Model
 from hmcgp.reporting import saving
-from hmcgp.reporting.class_names import full_name
 from hmcgp.reporting.conformity import field_types
-from hmcgp.reporting.encoding import Refused
+from hmcgp.reporting.encoding import Refused, full_name
 
 T = TypeVar("T")
 
@@ -29,13 +28,7 @@ OPTIONAL = ("feature_names_in_", "_log_weight")  # None in a file where there is
 
 
 def save_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
-    """Write an estimator, fitted or not, to one file, whole or not at all.
-
-    Raises
-    ------
-    InvalidInput
-        If something inside cannot be written, such as a lambda.
-    """
+    """Write an estimator, fitted or not, to one file, whole or not at all (see `GaussianProcess.save`)."""
     name = type(estimator).__name__
     parameters = estimator.get_params(deep=False)
     try:
@@ -51,28 +44,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load_estimator(path: str | os.PathLike[str], expected_class: type[T], trusted: Iterable[Any] = ()) -> T:
-    """Read an estimator that `save_estimator` has written, without running anything that the file holds.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to read.
-    expected_class : type
-        Class of the estimator, or a base of it.
-    trusted : iterable of classes and functions
-        Kernels, priors, likelihoods and the like of the user's own that the estimator is made of.
-
-    Raises
-    ------
-    InvalidInput
-        If the file is damaged, foreign, of another format, or of another class; if what it holds does not fit
-        together; or if it names something that is neither the package's own nor trusted.
-
-    Warns
-    -----
-    hmcgp.reporting.saving.OtherVersionWarning
-        If other versions of hmcgp or numpy have written it.
-    """
+    """Read an estimator of `expected_class`, or derived from it, that was saved (see `GaussianProcess.load`)."""
     trusted = list(trusted)
     wrong = [thing for thing in trusted if not isinstance(thing, type | FunctionType)]
     if wrong:

@@ -52,18 +52,9 @@ def _sampler(sampler: Any) -> str | Sampler:
 
 
 def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **wanted: Any) -> Any:
-    """Inputs, and targets if there are any, as scikit-learn validates them; NaN in X is refused by column.
+    """Inputs of `Columns.encode`, and targets if any, by scikit-learn's `validate_data`; NaN in X is refused by column.
 
-    Parameters
-    ----------
-    estimator : GaussianProcess
-        Learns the names of the columns if `reset`; otherwise they must be those.
-    X : array or DataFrame of numbers
-        From `Columns.encode`.
-    y : array-like, optional
-    reset : bool
-    **wanted
-        Of scikit-learn's `validate_data`.
+    The estimator learns the names of the columns if `reset`; otherwise they must be those.
     """
     targets = y if isinstance(y, str) else plain_targets(y)
     checked = validate_data(estimator, X, targets, dtype=np.float64, ensure_all_finite=False, reset=reset, **wanted)

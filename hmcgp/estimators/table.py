@@ -9,21 +9,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp.estimators.columns import Columns, input_names
+from hmcgp.errors import DataWarning, warn_user
+from hmcgp.estimators.columns import Columns, input_names, listed
+from hmcgp.estimators.outputs import OneOutput
 from hmcgp.estimators.scaling import Scaling
-from hmcgp.estimators.table_warnings import warn_about_constants, warn_about_hyperparameters, warn_about_scales
 from hmcgp.evidence import EvidenceProvider
-from hmcgp.kernels import Categorical, Constant, Kernel, SquaredExponential
+from hmcgp.kernels import Categorical, Constant, Kernel, Parameter, SquaredExponential
+from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import GrowingModel, Model
 from hmcgp.runtime.fingerprint import table_identity
 from hmcgp.runtime.typing import Array
+
+SCALES_APART = 100.0  # ratio of the largest to the smallest standard deviation of inputs that are not standardised
 
 
 @dataclass(frozen=True)
@@ -35,15 +40,10 @@ class Inputs:
     scaling: Scaling
 
     @classmethod
-    def learn(cls, X: Array, names: list[str], columns: Columns, weights: Array | None, *, standardize: bool) -> Self:
-        """Scales of validated inputs, rows weighted; categories are left as codes.
-
-        Warns
-        -----
-        DataWarning
-            For constant inputs.
-        """
-        scaling = Scaling.learn(X, standardize=standardize, keep=columns.mask(names), weights=weights)
+    def learn(cls, gp: Any, X: Array, columns: Columns, weights: Array | None) -> Self:
+        """Scales of inputs that `gp` has validated, rows weighted, with a warning for constant inputs."""
+        names = input_names(list(getattr(gp, "feature_names_in_", range(gp.n_features_in_))))
+        scaling = Scaling.learn(X, standardize=gp.standardize, keep=columns.mask(names), weights=weights)
         warn_about_constants(names, scaling.constant)
         return cls(names, columns, scaling)
 
@@ -69,6 +69,8 @@ class NewRows(NamedTuple):
 class Targets(ABC):
     """The kind of targets: how they become those of the model, and back."""
 
+    layout: OneOutput
+
     @abstractmethod
     def attributes(self) -> dict[str, Any]:
         """Public attributes that a fitted estimator has because of its targets."""
@@ -85,13 +87,9 @@ class Targets(ABC):
     def observed(self, model: Model) -> NDArray[Any]:
         """Targets of the training rows, as the user gave them."""
 
-    @abstractmethod
-    def observed_inputs(self, model: Model) -> Array:
-        """Inputs of the training rows, one row per row of the user, still scaled."""
-
 
 @dataclass(frozen=True, eq=False)
-class TrainingTable(ABC):
+class TrainingTable:
     """Validated rows of a fit, without those of weight 0."""
 
     X: Array  # (n, d), in the units of the user, categories as codes
@@ -99,41 +97,109 @@ class TrainingTable(ABC):
     weights: Array | None  # (n,), those of the classes included; None: all are 1
     inputs: Inputs
     targets: Targets
+    kernel: Kernel
+    likelihood: str | Likelihood
+    given: dict[str, Any]  # targets and known variances, in the units of the user
+    target_names: dict[str, Any]  # classes or outputs
 
-    @abstractmethod
-    def model_arguments(self) -> dict[str, Any]:
-        """Arguments of `Model`, but for the evidence."""
-
-    @abstractmethod
-    def targets_as_given(self) -> tuple[dict[str, Array | None], dict[str, Any]]:
-        """Numbers in the units of the user, and names, that tell these targets from others."""
-
-    def model(self, evidence: str | EvidenceProvider | None) -> Model:
-        """The posterior density of the hyperparameters given this table.
-
-        Warns
-        -----
-        DataWarning
-            For more hyperparameters than rows.
-        """
-        model = Model(**self.model_arguments(), evidence=evidence)
-        warn_about_hyperparameters(model.n_dim, len(self.X), model.kernel, model.kernel.parameters(model.input_names))
+    def model(self, evidence: str | EvidenceProvider | None, *, standardize: bool) -> Model:
+        """The posterior density of the hyperparameters given this table, with warnings where it may not be as meant."""
+        layout = self.targets.layout
+        X, y = layout.rows(self.inputs.scaling.apply(self.X), self.y)
+        model = Model(
+            X,
+            y,
+            kernel=layout.kernel(self.kernel, self.X.shape[1]),
+            likelihood=self.likelihood,
+            evidence=evidence,
+            weights=None if self.weights is None else layout.repeat_rows(self.weights, self.y),
+            input_names=layout.input_names(self.inputs.names),
+        )
+        parameters = model.kernel.parameters(model.input_names)
+        warn_about_hyperparameters(model.n_dim, len(self.X), model.kernel, parameters)
+        if not standardize:
+            warn_about_scales(self.X, self.inputs.names, parameters)
         return model
-
-    def warn_about_scales(self, model: Model) -> None:
-        """Warn about inputs of very different scales, where they are not standardised."""
-        warn_about_scales(self.X, self.inputs.names, model.kernel.parameters(model.input_names))
 
     def identity(self) -> dict[str, Any]:
         """Identity for a checkpoint: digests of the numbers as given, and the names."""
-        numbers, names = self.targets_as_given()
         categories = {name: known.tolist() for name, known in self.inputs.columns.categories.items()}
         return table_identity(
-            {"X": self.X, **numbers, "weights": self.weights},
-            {"list of columns": self.inputs.names, "list of categories": categories, **names},
+            {"X": self.X, **self.given, "weights": self.weights},
+            {"list of columns": self.inputs.names, "list of categories": categories, **self.target_names},
         )
 
 
-def names_of_inputs(estimator: Any) -> list[str]:
-    """Names of the inputs that scikit-learn has validated: those of the columns, or x0, x1, …."""
-    return input_names(list(getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))))
+# -- warnings about tables that can be fitted, but perhaps not as meant -----------------------------------------------
+
+
+def warn_about_constants(names: Sequence[str], constant: NDArray[np.bool_]) -> None:
+    """Name inputs that never change."""
+    found = [name for name, flag in zip(names, constant, strict=True) if flag]
+    if found:
+        warn_user(
+            f"{len(found)} of {len(names)} inputs are constant in the training rows ({listed(found)}): they cannot "
+            "inform the fit, and their length scales follow the prior. Drop these columns.",
+            DataWarning,
+        )
+
+
+def warn_about_copies(X: Array, targets: Array) -> None:
+    """Count rows with the inputs of another row, and those among them with another label."""
+    _, place, sizes = np.unique(X, axis=0, return_inverse=True, return_counts=True)
+    place = place.ravel()
+    copies = int((sizes[place] > 1).sum())
+    if not copies:
+        return
+    pairs = np.unique(np.column_stack([place, targets]), axis=0)  # a place and a label that is found there
+    labels = np.bincount(pairs[:, 0].astype(int))
+    torn = int((labels[place] > 1).sum())
+    conflict = f", {torn} of them those of a row with another label" if torn else ""
+    warn_user(
+        f"{copies} of {len(X)} rows repeat the inputs of another row{conflict}. The fit works and counts each as a "
+        "case of its own, which is right where few or rounded inputs coincide; accidental copies would make the "
+        "probabilities over-confident: drop those.",
+        DataWarning,
+    )
+
+
+def warn_about_scales(X: Array, names: Sequence[str], parameters: Sequence[Parameter]) -> None:
+    """Compare the scales of inputs, not standardised, whose length scales have default priors (the value None)."""
+    spread = _spread_by_default(X, names, parameters)
+    if len(spread) < 2:
+        return
+    least, most = min(spread, key=spread.__getitem__), max(spread, key=spread.__getitem__)
+    if spread[most] > SCALES_APART * spread[least]:
+        warn_user(
+            f"standardize=False, and the scales of the inputs are orders of magnitude apart: the standard deviation is "
+            f"{spread[least]:.2g} in {least!r} and {spread[most]:.2g} in {most!r}. The default priors expect about 1. "
+            "Take standardize=True, scale these columns, or give the kernel a prior for each length scale.",
+            DataWarning,
+        )
+
+
+def _spread_by_default(X: Array, names: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, float]:
+    """Standard deviations of the inputs whose length scales have default priors; constant inputs are left out."""
+    by_default = [p for p in parameters if p.role == "length_scale" and p.value is None]
+    labels = {label for p in by_default for label in (names if p.labels is None else p.labels)}
+    return {name: float(sd) for name, sd in zip(names, X.std(axis=0), strict=True) if name in labels and sd > 0.0}
+
+
+def warn_about_hyperparameters(
+    n_hyperparameters: int, n_rows: int, kernel: Kernel, parameters: Sequence[Parameter]
+) -> None:
+    """Say when there are more hyperparameters than rows, and which kernels have fewer."""
+    if n_hyperparameters <= n_rows:
+        return
+    remedies = []
+    if isinstance(kernel, PerClass):
+        remedies.append("share one kernel among all classes (kernel=SquaredExponential(ard=True))")
+    if any(p.is_free and p.labels is not None and p.role == "length_scale" for p in parameters):
+        remedies.append("share one length scale among all inputs (kernel=SquaredExponential())")
+    remedies += ["drop inputs", "fix some hyperparameters to numbers"]
+    what = f"{', '.join(remedies[:-1])}, or {remedies[-1]}"
+    warn_user(
+        f"there are {n_hyperparameters} hyperparameters for {n_rows} rows: most of them will only follow their priors, "
+        f"and sampling takes long. {what[0].upper()}{what[1:]}.",
+        DataWarning,
+    )

@@ -18,28 +18,14 @@ from hmcgp.runtime.typing import Array
 
 
 def drop_zero_weight_rows(
-    X: Any, y: Any, sample_weight: Any, about_rows: dict[str, Any]
-) -> tuple[Any, Any, Array | None, dict[str, Any]]:
-    """Drop rows of weight 0 from a table, its targets, its weights and other values by row.
+    X: Any, y: Any, sample_weight: Any, noise_variance: Any = None
+) -> tuple[Any, Any, Array | None, Any]:
+    """Drop rows of weight 0 from a table, its targets, its weights and its known variances.
 
-    Parameters
-    ----------
-    X, y : array-like of n rows
-    sample_weight : array-like of shape (n,), or None
-    about_rows : dict of str to (array-like of shape (n,), or None)
-
-    Returns
-    -------
-    X, y, weights, about_rows
-        The weights are None if all are 1.
-
-    Raises
-    ------
-    InvalidInput
-        Unless there is one weight per row, finite and not negative, and not all are 0.
+    Weights, of shape (n,), must be finite and not negative, and not all 0; those returned are None if all are 1.
     """
     if sample_weight is None:
-        return X, y, None, about_rows
+        return X, y, None, noise_variance
     weights = np.asarray(plain_numbers(sample_weight, "sample_weight", "Give a number for each row."), dtype=np.float64)
     if weights.ndim != 1:
         raise InvalidInput(f"'sample_weight' must have one number per row; got the shape {weights.shape}.")
@@ -49,32 +35,23 @@ def drop_zero_weight_rows(
             f"'sample_weight' must be finite and not negative; it holds {weights[bad[0]]} in row {bad[0]}, one of "
             f"{len(bad)} such rows."
         )
-    check_consistent_length(X, y, weights, *about_rows.values())
+    check_consistent_length(X, y, weights, noise_variance)
     if not weights.any():
         raise InvalidInput("'sample_weight' is zero in every row: there is nothing left to learn from.")
     if weights.all():
-        return X, y, concatenate_weights((weights, len(weights))), about_rows
+        return X, y, concatenate_weights((weights, len(weights))), noise_variance
     keep = np.flatnonzero(weights)
-    about = {name: None if v is None else _safe_indexing(v, keep) for name, v in about_rows.items()}
-    return _safe_indexing(X, keep), _safe_indexing(y, keep), weights[keep], about
+    X, y, noise_variance = (None if part is None else _safe_indexing(part, keep) for part in (X, y, noise_variance))
+    return X, y, weights[keep], noise_variance
 
 
 def class_weights(
     class_weight: Any, classes: NDArray[Any], codes: NDArray[np.intp], y: NDArray[Any], weights: Array | None
 ) -> Array:
-    """Weight of each class, of shape (C,).
+    """Weight of each class, of shape (C,), as in scikit-learn; `codes` are the positions of y among the classes.
 
-    Parameters
-    ----------
-    class_weight : dict or "balanced"
-        As in scikit-learn.  "balanced" gives every class the same total weight, and all of them together that of the
-        rows: n, where these have no weights of their own.
-    classes : ndarray of shape (C,)
-        Labels in y, sorted.
-    codes : ndarray of shape (n,)
-        Positions of the labels among the classes.
-    y : ndarray of shape (n,)
-    weights : ndarray of shape (n,), or None
+    "balanced" gives every class the same total weight, and all of them together that of the rows: n, where these have
+    no weights of their own.
     """
     if not isinstance(class_weight, Mapping):
         name_among("class_weight", class_weight, ["balanced"], ", a dict from label to weight, or None")
@@ -87,12 +64,6 @@ def class_weights(
 
 
 def concatenate_weights(*parts: tuple[Array | tuple[float, ...] | None, int]) -> Array | None:
-    """Concatenate the weights of several sets of rows; None if all of them are 1.
-
-    Parameters
-    ----------
-    *parts : tuple of (ndarray of shape (n,) or None, int)
-        Weights of n rows, or None for weights of 1, and n.
-    """
+    """Concatenate the weights of several sets of n rows, given with n; None stands for weights of 1."""
     weights = np.concatenate([np.ones(n) if w is None else np.asarray(w) for w, n in parts])
     return None if (weights == 1.0).all() else weights

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import beta
+from sklearn.metrics import log_loss
 
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import style
@@ -74,7 +76,7 @@ def calibration(
         raise InvalidInput(f"'y' must have one label per prediction; got {len(event)} labels for {len(p)} predictions.")
     ax = style.new_axes(ax, (4.6, 5.2))
     bins = _bin(p, event, n_bins, prob)
-    _reliability(ax, bins, prob, f"observed, n = {len(p)}\nlog loss {_log_loss(p, event):.3f}")
+    _reliability(ax, bins, prob, f"observed, n = {len(p)}\nlog loss {log_loss(event, p, labels=[False, True]):.3f}")
     _histogram(ax, p)
     ax.set(xlabel=f"predicted {target_label(y, label)}", ylabel="observed frequency")
     ax.set(xlim=(-0.03, 1.03), ylim=(_STRIP[0], 1.03), yticks=np.linspace(0.0, 1.0, 6), aspect="equal")
@@ -108,27 +110,24 @@ def _probabilities(gp: Any, X: Any, y: ArrayLike, of: Any) -> tuple[Array, Any, 
 
 
 def _column(of: Any, classes: NDArray[Any]) -> int:
-    if of is None:
-        if len(classes) != 2:
-            raise InvalidInput(
-                f"with {len(classes)} classes, 'of' says whose probability to draw: one of {classes.tolist()}."
-            )
+    if of is None and len(classes) == 2:
         return 1
+    if of is None:
+        raise InvalidInput(
+            f"with {len(classes)} classes, 'of' says whose probability to draw: one of {classes.tolist()}."
+        )
     if of not in classes.tolist():
         raise InvalidInput(f"'of' must be one of the classes {classes.tolist()}; got {of!r}.")
     return classes.tolist().index(of)
 
 
 def _bin(p: Array, event: NDArray[np.bool_], n_bins: int, prob: float) -> Bins:
-    from scipy.stats import beta
-
     n_bins = min(n_bins, len(p))
     last = np.arange(1, n_bins) * len(p) // n_bins - 1  # rank of the last case in each bin but the final one
     index = np.searchsorted(np.unique(np.sort(p)[last]), p, side="left")  # ties fall into one bin
     count = np.bincount(index)
     full = count > 0
-    n = count[full]
-    k = np.bincount(index, weights=event)[full]
+    n, k = count[full], np.bincount(index, weights=event)[full]
     # Jeffreys: quantiles of Beta(k + 1/2, n - k + 1/2), reaching 0 at k = 0 and 1 at k = n
     low, high = (beta.ppf(q, k + 0.5, n - k + 0.5) for q in (0.5 - prob / 2, 0.5 + prob / 2))
     predicted = np.bincount(index, weights=p)[full] / n
@@ -136,7 +135,7 @@ def _bin(p: Array, event: NDArray[np.bool_], n_bins: int, prob: float) -> Bins:
 
 
 def _reliability(ax: Axes, bins: Bins, prob: float, label: str) -> None:
-    ax.plot([0, 1], [0, 1], color=style.GREY, lw=1.0, ls=(0, (4, 3)), label="perfectly calibrated", zorder=1)
+    ax.plot([0, 1], [0, 1], color=style.GREY, lw=1.0, ls=style.DASHED, label="perfectly calibrated", zorder=1)
     ax.vlines(
         bins.predicted, bins.low, bins.high, color=style.BLUE, lw=1.6, alpha=0.55, label=f"{100 * prob:g} % interval"
     )
@@ -150,9 +149,3 @@ def _histogram(ax: Axes, p: Array) -> None:
     counts, edges = np.histogram(p, bins=25, range=(0.0, 1.0))
     heights = (_STRIP[1] - _STRIP[0]) * counts / counts.max()
     ax.bar(edges[:-1], heights, np.diff(edges), bottom=_STRIP[0], align="edge", color=style.GREY, alpha=0.5, lw=0)
-
-
-def _log_loss(p: Array, event: NDArray[np.bool_]) -> float:
-    from sklearn.metrics import log_loss
-
-    return float(log_loss(event, p, labels=[False, True]))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from hmcgp.errors import InvalidInput
+from hmcgp.plots import style
 from hmcgp.runtime.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _MARGIN = 0.06  # of the range of the data, on each side
 
@@ -55,22 +60,16 @@ def target_label(y: object, label: object) -> str:
     return f"P({getattr(y, 'name', None) or 'y'} = {label})"
 
 
-def input_names(gp: object, X: object = None) -> list[str] | None:
-    """Column names of the fit, else of `X`, else None."""
-    for names in (getattr(gp, "feature_names_in_", None), getattr(X, "columns", None)):
-        if names is not None:
-            return [str(name) for name in names]
-    return None
+def input_names(gp: object, X: object, default: list[str]) -> list[str]:
+    """Column names of the fit, else of `X`, else those given."""
+    found = (getattr(gp, "feature_names_in_", None), getattr(X, "columns", None), default)
+    return [str(name) for name in next(names for names in found if names is not None)]
 
 
 def named_like_fit(gp: object, X: Array) -> Any:
     """Give `X` the column names of the fit, so that the estimator finds what it was fitted on."""
     names = getattr(gp, "feature_names_in_", None)
-    if names is None:
-        return X
-    import pandas as pd
-
-    return pd.DataFrame(X, columns=names)
+    return X if names is None else pd.DataFrame(X, columns=names)
 
 
 def check_prob(prob: float) -> None:
@@ -93,22 +92,31 @@ def inputs_of(gp: Any, X: Any, n_inputs: int) -> Array:
     return data
 
 
-def range_of(data: Array | None, limits: tuple[float, float] | None) -> tuple[float, float]:
-    """Return the limits given, else those of the data and a little more."""
-    if limits is not None:
-        return limits
-    if data is None:
-        raise InvalidInput("'X' or 'limits' must be given, to know where to draw.")
-    return widened(data)
+def grid_1d(gp: Any, X: Any, limits: tuple[float, float] | None, n_grid: int) -> tuple[Array | None, Array, Any]:
+    """Return the data, if any, a grid over the limits or the range of the data, and the grid as inputs of the fit."""
+    data = None if X is None else inputs_of(gp, X, 1)[:, 0]
+    if limits is None:
+        if data is None:
+            raise InvalidInput("'X' or 'limits' must be given, to know where to draw.")
+        limits = _widened(data)
+    grid = np.linspace(*limits, n_grid)
+    return data, grid, named_like_fit(gp, grid[:, None])
 
 
-def grid_2d(data: Array, n_grid: int) -> tuple[Array, Array, Array]:
-    """Return the two axes of a grid over the range of the data, and its points of shape (n_grid ** 2, 2)."""
-    x0, x1 = (np.linspace(*widened(column), n_grid) for column in data.T)
-    return x0, x1, np.stack([axis.ravel() for axis in np.meshgrid(x0, x1)], axis=1)
+def grid_2d(gp: Any, data: Array, n_grid: int) -> tuple[Array, Array, Any]:
+    """Return the two axes of a grid over the range of the data, and its points, (n_grid ** 2, 2), as inputs."""
+    x0, x1 = (np.linspace(*_widened(column), n_grid) for column in data.T)
+    return x0, x1, named_like_fit(gp, np.stack([axis.ravel() for axis in np.meshgrid(x0, x1)], axis=1))
 
 
-def widened(column: Array) -> tuple[float, float]:
+def frame_2d(ax: Axes, gp: Any, X: Any, x0: Array, x1: Array) -> None:
+    """Label the axes with the names of two inputs, and limit them to the grid."""
+    names = input_names(gp, X, ["input 0", "input 1"])
+    ax.set(xlabel=names[0], ylabel=names[1], xlim=(x0[0], x0[-1]), ylim=(x1[0], x1[-1]))
+    style.clean(ax)
+
+
+def _widened(column: Array) -> tuple[float, float]:
     """Return the range of the data and a little more on each side."""
     low, high = float(column.min()), float(column.max())
     margin = _MARGIN * (high - low) or 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput
@@ -35,7 +34,9 @@ def compare_evidence(comparison: Any, *, axes: NDArray[Any] | None = None) -> ND
     names = list(comparison.probability.columns)
     if len(names) < 2:
         raise InvalidInput(f"there is one provider only, {names[0]!r}: nothing to draw against each other.")
-    axes = _grid(len(names) - 1, axes)
+    k = len(names) - 1
+    size = max(1.4 + 2.6 * k, 4.2)
+    axes = style.grid_of_axes(axes, (k, k), (size, size))
     event = is_class_1(comparison.y, comparison.classes)
     for i, below in enumerate(names[1:]):
         for j, beside in enumerate(names[:-1]):
@@ -43,33 +44,21 @@ def compare_evidence(comparison: Any, *, axes: NDArray[Any] | None = None) -> ND
             if j > i:
                 ax.set_axis_off()
                 continue
-            ax.plot([0, 1], [0, 1], color=style.GREY, lw=1.0, ls=(0, (4, 3)), zorder=1)
+            ax.plot([0, 1], [0, 1], color=style.GREY, lw=1.0, ls=style.DASHED, zorder=1)
             for rows, colour, label in zip((~event, event), style.CLASSES, comparison.classes, strict=True):
                 x, y = comparison.probability.loc[rows, beside], comparison.probability.loc[rows, below]
                 ax.plot(x, y, "o", ms=4.5, color=colour, mec="white", mew=0.5, alpha=0.8, label=str(label), zorder=3)
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
-            if i == len(names) - 2:
+            if i == k - 1:
                 ax.set_xlabel(_label(comparison, beside))
             if j == 0:
                 ax.set_ylabel(_label(comparison, below))
             style.clean(ax)
     axes[0, 0].legend(loc="upper left", frameon=False, fontsize=style.SMALL, labelcolor=style.INK, handletextpad=0.1)
     title = target_label(None, comparison.classes[1]) + (", each row given all others" if comparison.left_out else "")
-    axes[0, 0].set_title(title, loc="left", fontsize=style.TEXT, color=style.INK)
+    axes[0, 0].set_title(title, **style.TITLE)
     return axes
 
 
 def _label(comparison: Any, name: str) -> str:
     return f"{name}\nlog loss {float(comparison.table['log_loss'][name]):.3f}"
-
-
-def _grid(k: int, axes: NDArray[Any] | None) -> NDArray[Any]:
-    if axes is None:
-        import matplotlib.pyplot as plt
-
-        size = 1.4 + 2.6 * k if k > 1 else 4.2
-        return plt.subplots(k, k, figsize=(size, size), squeeze=False, layout="constrained")[1]
-    axes = np.asarray(axes, dtype=object)
-    if axes.shape != (k, k):
-        raise InvalidInput(f"'axes' must have the shape ({k}, {k}); got {axes.shape}.")
-    return axes

@@ -54,9 +54,8 @@ def confusion(gp: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None) -> Axes:
         ax.text(j, i, f"{count[i, j]}", ha="center", va="center", color="white" if dark else style.INK)
     ax.set_xticks(range(len(classes)), [str(c) for c in classes], rotation=30, ha="right")
     ax.set_yticks(range(len(classes)), [f"{c} ({k})" for c, k in zip(classes, size, strict=True)])
-    right = int(np.trace(count))
     ax.set(xlabel="most probable class", ylabel="true class (number of cases)")
-    ax.set_title(f"{right} of {len(labels)} right", fontsize=style.TEXT, color=style.INK)
+    ax.set_title(f"{np.trace(count)} of {len(labels)} right", fontsize=style.TEXT, color=style.INK)
     style.clean(ax, hide=("top", "right", "left", "bottom"))
     style.colorbar(ax, filled, "mean predicted probability", ticks=[0.0, 0.5, 1.0])
     return ax

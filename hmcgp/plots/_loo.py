@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,14 +39,17 @@ def loo(gp: Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
     """
     values = _values(gp)
     k = np.asarray(values.pareto_k)
-    top, bottom = axes = _pair(axes)
+    heights = {"height_ratios": [3, 2]}
+    top, bottom = axes = style.grid_of_axes(axes, (2,), (7.0, 5.0), sharex=True, gridspec_kw=heights)
     bad = k > _K_LIMIT
     _points(top, values.pointwise, bad)
-    top.axhline(np.log(0.5), color=style.GREY, lw=1.0, ls=(0, (4, 3)), zorder=1)
-    top.text(0.995, np.log(0.5), "a coin", transform=top.get_yaxis_transform(), ha="right", va="bottom", **_note())
-    _name_worst(top, values.pointwise)
+    top.axhline(np.log(0.5), color=style.GREY, lw=1.0, ls=style.DASHED, zorder=1)
+    top.text(0.995, np.log(0.5), "a coin", transform=top.get_yaxis_transform(), ha="right", va="bottom", **style.NOTE)
+    for i in np.argsort(values.pointwise)[:_NAMED]:
+        place = float(i), float(values.pointwise[i])
+        top.annotate(str(i), place, (4, 0), textcoords="offset points", va="center", **style.NOTE)
     title = f"elpd {np.sum(values.pointwise):.1f}, log loss {-np.mean(values.pointwise):.3f}, {len(k)} rows"
-    top.set_title(title, loc="left", fontsize=style.TEXT, color=style.INK)
+    top.set_title(title, **style.TITLE)
     top.set(ylabel="log p(label | other rows)")
     _shapes(bottom, k, bad)
     bottom.set(xlabel="row", ylabel="Pareto k")
@@ -58,22 +61,10 @@ def loo(gp: Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
 
 def _values(gp: Any) -> LeaveOneOut:
     if hasattr(gp, "pointwise") and hasattr(gp, "pareto_k"):
-        return cast("LeaveOneOut", gp)
+        return gp  # type: ignore[no-any-return]
     if hasattr(gp, "loo"):
-        return cast("LeaveOneOut", gp.loo())
+        return gp.loo()  # type: ignore[no-any-return]
     raise InvalidInput(f"give what gp.loo() returns, or a fitted estimator; got {type(gp).__name__}.")
-
-
-def _pair(axes: NDArray[Any] | None) -> NDArray[Any]:
-    if axes is None:
-        import matplotlib.pyplot as plt
-
-        heights = {"height_ratios": [3, 2]}
-        return plt.subplots(2, 1, figsize=(7.0, 5.0), sharex=True, layout="constrained", gridspec_kw=heights)[1]
-    axes = np.asarray(axes, dtype=object)
-    if axes.shape != (2,):
-        raise InvalidInput(f"'axes' must have the shape (2,); got {axes.shape}.")
-    return axes
 
 
 def _points(ax: Axes, y: Array, bad: NDArray[np.bool_]) -> None:
@@ -82,24 +73,14 @@ def _points(ax: Axes, y: Array, bad: NDArray[np.bool_]) -> None:
         ax.plot(x[rows], y[rows], "o", ms=4, color=colour, mec="white", mew=0.5, zorder=3)
 
 
-def _name_worst(ax: Axes, y: Array) -> None:
-    for i in np.argsort(y)[:_NAMED]:
-        ax.annotate(str(i), (float(i), float(y[i])), (4, 0), textcoords="offset points", va="center", **_note())
-
-
 def _shapes(ax: Axes, k: Array, bad: NDArray[np.bool_]) -> None:
     if np.isnan(k).all():
-        note = _note() | {"ha": "center", "va": "center"}
-        ax.text(0.5, 0.5, "one draw of the hyperparameters: no weights", transform=ax.transAxes, **note)
+        place: dict[str, Any] = {"transform": ax.transAxes, "ha": "center", "va": "center"}
+        ax.text(0.5, 0.5, "one draw of the hyperparameters: no weights", **place, **style.NOTE)
         ax.set_yticks([])
         return
     finite = k[np.isfinite(k)]
     top = max(1.0, float(finite.max()) if len(finite) else 1.0)
     _points(ax, np.minimum(k, top), bad)  # infinite k, from a tail of too few draws, lies on the upper edge
-    ax.axhline(_K_LIMIT, color=style.VERMILION, lw=1.0, ls=(0, (4, 3)), zorder=1)
-    label = f"{int(bad.sum())} of {len(k)} above {_K_LIMIT}"
-    ax.set_title(label, loc="right", fontsize=style.SMALL, color=style.GREY)
-
-
-def _note() -> dict[str, Any]:
-    return {"fontsize": style.SMALL, "color": style.GREY}
+    ax.axhline(_K_LIMIT, color=style.VERMILION, lw=1.0, ls=style.DASHED, zorder=1)
+    ax.set_title(f"{int(bad.sum())} of {len(k)} above {_K_LIMIT}", loc="right", **style.NOTE)

@@ -8,19 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hmcgp.errors import InvalidInput
-from hmcgp.plots import style
-from hmcgp.plots._checks import (
-    binary_classes,
-    check_prob,
-    grid_2d,
-    input_names,
-    inputs_of,
-    is_class_1,
-    named_like_fit,
-    range_of,
-    require,
-    target_label,
-)
+from hmcgp.plots import _checks, style
 from hmcgp.plots._regression import regression_1d, regression_2d
 from hmcgp.runtime.typing import Array
 
@@ -31,14 +19,7 @@ if TYPE_CHECKING:
 _LINES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
-def predictive(
-    gp: Any,
-    X: Any,
-    y: ArrayLike,
-    *,
-    output: str | int | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+def predictive(gp: Any, X: Any, y: ArrayLike, *, output: str | int | None = None, ax: Axes | None = None) -> Axes:
     """Draw the prediction over the input space of a fit with one or two inputs.
 
     Parameters
@@ -58,7 +39,7 @@ def predictive(
     -------
     Axes
     """
-    require(gp, "n_features_in_")
+    _checks.require(gp, "n_features_in_")
     kinds: dict[int, Any] = {1: predictive_1d, 2: predictive_2d}
     options: dict[str, Any] = {}
     if hasattr(gp, "predict_quantiles"):
@@ -107,25 +88,18 @@ def predictive_1d(
     -------
     Axes
     """
-    require(gp, "classes_", "n_features_in_", "predict_proba", "predict_proba_draws")
-    check_prob(prob)
-    classes = binary_classes(gp.classes_)
-    data = None if X is None else inputs_of(gp, X, 1)[:, 0]
-    grid = np.linspace(*range_of(data, limits), n_grid)
-    inputs = named_like_fit(gp, grid[:, None])
+    _checks.require(gp, "classes_", "n_features_in_", "predict_proba", "predict_proba_draws")
+    _checks.check_prob(prob)
+    classes = _checks.binary_classes(gp.classes_)
+    data, grid, inputs = _checks.grid_1d(gp, X, limits, n_grid)
     low, high = np.quantile(gp.predict_proba_draws(inputs)[:, :, 1], [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
     ax = style.new_axes(ax, (6.0, 3.6))
     ax.fill_between(grid, low, high, color=style.INK, alpha=0.14, lw=0, label=f"{100 * prob:g} % of draws")
     ax.plot(grid, gp.predict_proba(inputs)[:, 1], color=style.INK, lw=1.8, label="mean")
     if data is not None and y is not None:
-        _rug(ax, data, is_class_1(y, classes), classes)
-    names = input_names(gp, X)
-    ax.set(
-        xlabel=names[0] if names else "input",
-        ylabel=target_label(y, classes[1]),
-        xlim=(grid[0], grid[-1]),
-        ylim=(-0.08, 1.08),
-    )
+        _rug(ax, data, _checks.is_class_1(y, classes), classes)
+    ax.set(xlabel=_checks.input_names(gp, X, ["input"])[0], ylabel=_checks.target_label(y, classes[1]))
+    ax.set(xlim=(grid[0], grid[-1]), ylim=(-0.08, 1.08))
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
     style.clean(ax)
     style.legend_above(ax)
@@ -133,13 +107,7 @@ def predictive_1d(
 
 
 def predictive_2d(
-    gp: Any,
-    X: Any,
-    y: ArrayLike,
-    *,
-    n_grid: int = 60,
-    colorbar: bool = True,
-    ax: Axes | None = None,
+    gp: Any, X: Any, y: ArrayLike, *, n_grid: int = 60, colorbar: bool = True, ax: Axes | None = None
 ) -> Axes:
     """Draw contours of the probability of the second class over two inputs, with the data.
 
@@ -162,29 +130,25 @@ def predictive_2d(
     -------
     Axes
     """
-    require(gp, "classes_", "n_features_in_", "predict_proba")
-    classes = binary_classes(gp.classes_)
-    event = is_class_1(y, classes)
-    data = inputs_of(gp, X, 2)
-    x0, x1, points = grid_2d(data, n_grid)
-    P = np.clip(gp.predict_proba(named_like_fit(gp, points))[:, 1], 0.0, 1.0).reshape(n_grid, n_grid)
+    _checks.require(gp, "classes_", "n_features_in_", "predict_proba")
+    classes = _checks.binary_classes(gp.classes_)
+    event = _checks.is_class_1(y, classes)
+    data = _checks.inputs_of(gp, X, 2)
+    x0, x1, points = _checks.grid_2d(gp, data, n_grid)
+    P = np.clip(gp.predict_proba(points)[:, 1], 0.0, 1.0).reshape(n_grid, n_grid)
     ax = style.new_axes(ax, (6.2, 4.8))
     filled = _contours(ax, x0, x1, P)
     _scatter(ax, data, event, classes)
-    names = input_names(gp, X) or ["input 0", "input 1"]
-    ax.set(xlabel=names[0], ylabel=names[1], xlim=(x0[0], x0[-1]), ylim=(x1[0], x1[-1]))
-    style.clean(ax)
+    _checks.frame_2d(ax, gp, X, x0, x1)
     if colorbar:
-        style.colorbar(ax, filled, target_label(y, classes[1]), ticks=[0, *_LINES, 1])
+        style.colorbar(ax, filled, _checks.target_label(y, classes[1]), ticks=[0, *_LINES, 1])
     return ax
 
 
 def _rug(ax: Axes, data: Array, event: NDArray[np.bool_], classes: NDArray[Any]) -> None:
     for k, height in enumerate((-0.04, 1.04)):
-        x = data[event == bool(k)]
-        ax.plot(
-            x, np.full(len(x), height), "|", ms=9, mew=0.9, alpha=0.7, color=style.CLASSES[k], label=str(classes[k])
-        )
+        x, colour = data[event == bool(k)], style.CLASSES[k]
+        ax.plot(x, np.full(len(x), height), "|", ms=9, mew=0.9, alpha=0.7, color=colour, label=str(classes[k]))
 
 
 def _contours(ax: Axes, x0: Array, x1: Array, P: Array) -> QuadContourSet:
@@ -200,18 +164,7 @@ def _contours(ax: Axes, x0: Array, x1: Array, P: Array) -> QuadContourSet:
 
 def _scatter(ax: Axes, data: Array, event: NDArray[np.bool_], classes: NDArray[Any]) -> None:
     for k, marker in enumerate("o^"):
-        x, y = data[event == bool(k)].T
-        ax.scatter(
-            x,
-            y,
-            s=26,
-            marker=marker,
-            color=style.CLASSES[k],
-            edgecolor="white",
-            lw=0.7,
-            label=str(classes[k]),
-            zorder=3,
-        )
-    ax.legend(
-        fontsize=style.SMALL, labelcolor=style.INK, framealpha=0.9, edgecolor="none", handletextpad=0.2, borderpad=0.3
-    )
+        (x, y), colour, label = data[event == bool(k)].T, style.CLASSES[k], str(classes[k])
+        ax.scatter(x, y, s=26, marker=marker, color=colour, edgecolor="white", lw=0.7, label=label, zorder=3)
+    text: dict[str, Any] = {"fontsize": style.SMALL, "labelcolor": style.INK}
+    ax.legend(framealpha=0.9, edgecolor="none", handletextpad=0.2, borderpad=0.3, **text)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import norm
 
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import style
-from hmcgp.plots._checks import check_prob, grid_2d, input_names, inputs_of, named_like_fit, range_of, require
-from hmcgp.runtime.typing import Array
+from hmcgp.plots._checks import check_prob, frame_2d, grid_1d, grid_2d, input_names, inputs_of, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,34 +51,25 @@ def regression_1d(
     """
     require(gp, "n_features_in_", "predict_quantiles", "latent_mean_and_variance")
     check_prob(prob)
-    gp, y, label = _single_output(gp, y, output)
-    data = None if X is None else inputs_of(gp, X, 1)[:, 0]
-    grid = np.linspace(*range_of(data, limits), n_grid)
-    inputs = named_like_fit(gp, grid[:, None])
-    low, high = gp.predict_quantiles(inputs, [0.5 - prob / 2, 0.5 + prob / 2]).T
-    mean, variance = gp.latent_mean_and_variance(inputs)
-    half = _half_width(prob) * np.sqrt(variance)
+    column, y, label = _single_output(gp, y, output)
+    data, grid, inputs = grid_1d(gp, X, limits, n_grid)
+    low, high = gp.predict_quantiles(inputs, [0.5 - prob / 2, 0.5 + prob / 2])[column].T
+    mean, variance = (values[column] for values in gp.latent_mean_and_variance(inputs))
+    half = norm.ppf(0.5 + prob / 2) * np.sqrt(variance)
     ax = style.new_axes(ax, (6.4, 3.8))
     ax.fill_between(grid, low, high, color=style.BLUE, alpha=0.13, lw=0, label=f"{100 * prob:g} % of observations")
     ax.fill_between(grid, mean - half, mean + half, color=style.BLUE, alpha=0.3, lw=0, label="the function")
     ax.plot(grid, mean, color=style.BLUE, lw=1.8, label="mean")
     if data is not None and y is not None:
         ax.plot(data, np.asarray(y), "o", ms=3.6, color=style.INK, mec="white", mew=0.5, label="data", zorder=3)
-    names = input_names(gp, X)
-    ax.set(xlabel=names[0] if names else "input", ylabel=label, xlim=(grid[0], grid[-1]))
+    ax.set(xlabel=input_names(gp, X, ["input"])[0], ylabel=label, xlim=(grid[0], grid[-1]))
     style.clean(ax)
     style.legend_above(ax)
     return ax
 
 
 def regression_2d(
-    gp: Any,
-    X: Any,
-    y: ArrayLike,
-    *,
-    output: str | int | None = None,
-    n_grid: int = 60,
-    ax: Axes | None = None,
+    gp: Any, X: Any, y: ArrayLike, *, output: str | int | None = None, n_grid: int = 60, ax: Axes | None = None
 ) -> Axes:
     """Draw contours of the mean over two inputs, with the data in the same colours.
 
@@ -102,71 +93,34 @@ def regression_2d(
     from matplotlib.ticker import MaxNLocator
 
     require(gp, "n_features_in_", "predict")
-    gp, y, label = _single_output(gp, y, output)
+    column, y, label = _single_output(gp, y, output)
     data, y_shown = inputs_of(gp, X, 2), np.asarray(y, dtype=float)
     if y_shown.shape != (len(data),):
         raise InvalidInput(f"'y' must have one number per row of 'X'; got {y_shown.shape} for {len(data)} rows.")
     seen = ~np.isnan(y_shown)
     data, y_shown = data[seen], y_shown[seen]
-    x0, x1, points = grid_2d(data, n_grid)
-    mean = gp.predict(named_like_fit(gp, points)).reshape(n_grid, n_grid)
+    x0, x1, points = grid_2d(gp, data, n_grid)
+    mean = gp.predict(points)[column].reshape(n_grid, n_grid)
     low, high = min(mean.min(), y_shown.min()), max(mean.max(), y_shown.max())
     ax = style.new_axes(ax, (6.2, 4.8))
-    filled = ax.contourf(x0, x1, mean, levels=np.linspace(low, high, 41), cmap="viridis", vmin=low, vmax=high)
+    colours: dict[str, Any] = {"cmap": "viridis", "vmin": low, "vmax": high}
+    filled = ax.contourf(x0, x1, mean, levels=np.linspace(low, high, 41), **colours)
     filled.set_edgecolor("face")  # no hairlines between the levels in vector formats
-    ax.scatter(
-        data[:, 0],
-        data[:, 1],
-        c=y_shown,
-        s=24,
-        cmap="viridis",
-        vmin=low,
-        vmax=high,
-        edgecolor="white",
-        lw=0.8,
-        zorder=3,
-    )
-    names = input_names(gp, X) or ["input 0", "input 1"]
-    ax.set(xlabel=names[0], ylabel=names[1], xlim=(x0[0], x0[-1]), ylim=(x1[0], x1[-1]))
-    style.clean(ax)
+    ax.scatter(data[:, 0], data[:, 1], c=y_shown, s=24, edgecolor="white", lw=0.8, zorder=3, **colours)
+    frame_2d(ax, gp, X, x0, x1)
     style.colorbar(ax, filled, label, ticks=MaxNLocator(7))
     return ax
 
 
-class _SingleOutput:
-    """One output of a regressor with several, as a regressor."""
-
-    def __init__(self, gp: Any, output: int) -> None:
-        self._gp, self._output = gp, output
-        self.n_features_in_ = gp.n_features_in_
-        if hasattr(gp, "feature_names_in_"):
-            self.feature_names_in_ = gp.feature_names_in_
-
-    def predict(self, X: Any) -> Array:
-        return np.asarray(self._gp.predict(X)[:, self._output])
-
-    def predict_quantiles(self, X: Any, quantiles: Any) -> Array:
-        return np.asarray(self._gp.predict_quantiles(X, quantiles)[:, self._output])
-
-    def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
-        mean, variance = self._gp.latent_mean_and_variance(X)
-        return mean[:, self._output], variance[:, self._output]
-
-
 def _single_output(gp: Any, y: Any, output: str | int | None) -> tuple[Any, Any, str]:
-    """Return one output of a regressor as a regressor, its targets, and their name."""
+    """Return the index of one output in predictions, its targets, and their name."""
     names = [str(name) for name in getattr(gp, "output_names_", ())]
     if not names:
         if output is not None:
             raise InvalidInput(f"this fit has one output; got output={output!r}.")
-        return gp, y, str(getattr(y, "name", None) or "y")
+        return ..., y, str(getattr(y, "name", None) or "y")
     if output not in (*names, *range(len(names))):
         raise InvalidInput(f"this fit has {len(names)} outputs: choose one by output=, of {names}; got {output!r}.")
     number = names.index(output) if isinstance(output, str) else int(output or 0)
-    return _SingleOutput(gp, number), np.asarray(y)[:, number] if np.ndim(y) == 2 else y, names[number]
-
-
-def _half_width(prob: float) -> float:
-    from scipy.stats import norm
-
-    return float(norm.ppf(0.5 + prob / 2))
+    column = (slice(None), number)
+    return column, np.asarray(y)[column] if np.ndim(y) == 2 else y, names[number]

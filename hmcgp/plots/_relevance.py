@@ -70,17 +70,8 @@ def relevance(gp: Any, *, prob: tuple[float, float] = (0.5, 0.9), ax: Axes | Non
     style.clean(ax, hide=("top", "right", "left"))
     ax.tick_params(axis="y", length=0)
     key = f"dot: median   thick: {100 * min(prob):g} %   thin: {100 * max(prob):g} %"
-    ax.annotate(
-        key,
-        (0.5, 0),
-        xytext=(0, -34),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="center",
-        va="top",
-        fontsize=style.SMALL,
-        color=style.GREY,
-    )
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "top"}
+    ax.annotate(key, (0.5, 0), (0, -34), **place, **style.NOTE)
     if standardised:
         _shade(ax, draws, max(prob))
     return ax
@@ -88,22 +79,24 @@ def relevance(gp: Any, *, prob: tuple[float, float] = (0.5, 0.9), ax: Axes | Non
 
 def _length_scales(parameters: Sequence[Any], draws: Array) -> tuple[list[str], Array]:
     """Return labels and draws, of shape (n_draws, n_rows), of every per-input length scale."""
-    stops = np.cumsum([p.size for p in parameters])
-    found = [(p, stop) for p, stop in zip(parameters, stops, strict=True) if p.role in _SCALES and p.labels]
+    blocks = np.split(draws.reshape(-1, draws.shape[-1]), np.cumsum([p.size for p in parameters])[:-1], axis=1)
+    found = [(p, block) for p, block in zip(parameters, blocks, strict=True) if p.role in _SCALES and p.labels]
     if not found:
         free = [p.name for p in parameters]
         raise InvalidInput(
             f"'gp' has no inferred length scale per input; its free parameters are {free}. "
             "Fit with a kernel such as SquaredExponential(ard=True)."
         )
-    flat = draws.reshape(-1, draws.shape[-1])
-    names = [name for p, _ in found for name in p.labels]
-    labels = [_label(name, p.name, several=len(set(names)) < len(names)) for p, _ in found for name in p.labels]
-    return labels, np.concatenate([flat[:, stop - p.size : stop] ** _SCALES[p.role] for p, stop in found], axis=1)
+    scales = np.concatenate([block ** _SCALES[p.role] for p, block in found], axis=1)
+    return _labels([p for p, _ in found]), scales
 
 
-def _label(name: str, parameter: str, *, several: bool) -> str:
-    return f"{name} ({parameter.rpartition('.')[0] or parameter})" if several else str(name)
+def _labels(parameters: Sequence[Any]) -> list[str]:
+    """Return the names of the inputs, with the part of the kernel where one has several."""
+    names = [str(name) for p in parameters for name in p.labels]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{name} ({p.name.rpartition('.')[0] or p.name})" for p in parameters for name in p.labels]
 
 
 def _intervals(ax: Axes, draws: Array, prob: tuple[float, float]) -> None:
@@ -119,14 +112,5 @@ def _shade(ax: Axes, draws: Array, prob: float) -> None:
     right = max(1.5 * high.max(), 4.0 * _WIDTH_OF_DATA)
     ax.set_xlim(min(low.min(), _WIDTH_OF_DATA) / 1.5, right)
     ax.axvspan(_WIDTH_OF_DATA, right, color=style.PALE, lw=0, zorder=0)
-    text: dict[str, Any] = {"fontsize": style.SMALL, "color": style.GREY}
-    top = ax.get_xaxis_transform()
-    ax.text(
-        right,
-        1.01,
-        "longer than the data are wide: nearly straight or flat",
-        transform=top,
-        ha="right",
-        va="bottom",
-        **text,
-    )
+    text = "longer than the data are wide: nearly straight or flat"
+    ax.text(right, 1.01, text, transform=ax.get_xaxis_transform(), ha="right", va="bottom", **style.NOTE)

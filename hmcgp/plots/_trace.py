@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import gaussian_kde
 
-from hmcgp.errors import InvalidInput
 from hmcgp.plots import style
 from hmcgp.plots._checks import require
 from hmcgp.reporting import diagnostics
@@ -53,27 +53,15 @@ def trace(
     names = list(gp.trace_.names)
     columns = diagnostics.select(names, var_names, "var_names")
     shown = columns if var_names is not None else columns[:max_rows]
-    axes = _grid(axes, len(shown))
+    if axes is not None and len(shown) == 1 and np.shape(axes) == (2,):
+        axes = np.reshape(axes, (1, 2))
+    size, widths = (9.0, 0.5 + 1.35 * len(shown)), {"width_ratios": [2, 3]}
+    axes = style.grid_of_axes(axes, (len(shown), 2), size, ", a row per parameter", gridspec_kw=widths)
     diverging = np.asarray(gp.trace_.stats.get("diverging", np.zeros(gp.trace_.draws.shape[:2])), dtype=bool)
     for (left, right), column in zip(axes, shown, strict=True):
         _row(left, right, gp.trace_.draws[:, :, column], diverging)
-        left.set_title(names[column], loc="left", fontsize=style.TEXT, color=style.INK)
+        left.set_title(names[column], **style.TITLE)
     _annotate(axes, gp.trace_.draws.shape[0], int(diverging.sum()), len(shown), len(columns))
-    return axes
-
-
-def _grid(axes: NDArray[Any] | None, n_rows: int) -> NDArray[Any]:
-    if axes is None:
-        import matplotlib.pyplot as plt
-
-        figsize = (9.0, 0.5 + 1.35 * n_rows)
-        widths = {"width_ratios": [2, 3]}
-        return plt.subplots(n_rows, 2, figsize=figsize, squeeze=False, layout="constrained", gridspec_kw=widths)[1]
-    axes = np.asarray(axes, dtype=object)
-    if axes.shape == (2,) and n_rows == 1:
-        axes = axes[None, :]
-    if axes.shape != (n_rows, 2):
-        raise InvalidInput(f"'axes' must have the shape ({n_rows}, 2), a row per parameter; got {axes.shape}.")
     return axes
 
 
@@ -97,8 +85,6 @@ def _row(left: Axes, right: Axes, draws: Array, diverging: NDArray[np.bool_]) ->
 
 
 def _density(ax: Axes, values: Array, log: bool, limits: tuple[float, float], colour: str) -> None:
-    from scipy.stats import gaussian_kde
-
     x = np.log10(values) if log else values
     if np.ptp(x) <= 1e-12 * max(1.0, float(np.abs(x).max())):
         ax.axvline(values[0], color=colour, lw=1.2)  # a chain that never moved has no density
@@ -110,20 +96,18 @@ def _density(ax: Axes, values: Array, log: bool, limits: tuple[float, float], co
 
 def _ticks(ax: Axes, positions: NDArray[Any]) -> None:
     if len(positions):
-        transform = ax.get_xaxis_transform()
-        look: dict[str, Any] = {"marker": "|", "ms": 7, "mew": 0.9, "ls": "none", "color": style.INK}
-        ax.plot(positions, np.full(len(positions), 0.04), transform=transform, zorder=3, **look)
+        place, height = ax.get_xaxis_transform(), np.full(len(positions), 0.04)
+        ax.plot(positions, height, "|", ms=7, mew=0.9, color=style.INK, transform=place, zorder=3)
 
 
 def _annotate(axes: NDArray[Any], n_chains: int, n_diverging: int, n_shown: int, n_total: int) -> None:
-    note: dict[str, Any] = {"fontsize": style.SMALL, "color": style.GREY}
     text = f"{n_chains} chain{'s' * (n_chains > 1)}"
     if n_diverging:
         text += f"   |  divergent transition ({n_diverging})"
-    axes[0, 1].set_title(text, loc="right", **note)
+    axes[0, 1].set_title(text, loc="right", **style.NOTE)
     for right in axes[:-1, 1]:
         right.tick_params(labelbottom=False)
     axes[-1, 1].set_xlabel("draw", fontsize=style.TEXT, color=style.INK)
     if n_shown < n_total:
         text = f"{n_shown} of {n_total} parameters shown;\nvar_names=[...] or max_rows=None shows others"
-        axes[-1, 0].set_xlabel(text, loc="left", **note)
+        axes[-1, 0].set_xlabel(text, loc="left", **style.NOTE)

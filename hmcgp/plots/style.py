@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hmcgp.errors import InvalidInput
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
@@ -18,6 +23,9 @@ CHAINS = (BLUE, "#E69F00", "#009E73", "#CC79A7", "#56B4E9", VERMILION)
 CLASSES = (BLUE, VERMILION)
 INK, GREY, PALE = "#222222", "#767676", "#EDEDED"
 TEXT, SMALL = 10.0, 8.5  # points
+TITLE: dict[str, Any] = {"loc": "left", "fontsize": TEXT, "color": INK}
+NOTE: dict[str, Any] = {"fontsize": SMALL, "color": GREY}
+DASHED = (0, (4, 3))
 
 
 def new_axes(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
@@ -27,6 +35,20 @@ def new_axes(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=figsize, layout="constrained")[1]
+
+
+def grid_of_axes(
+    axes: NDArray[Any] | None, shape: tuple[int, ...], figsize: tuple[float, float], meaning: str = "", **options: Any
+) -> NDArray[Any]:
+    """Return `axes`, refused unless they have this shape, or those of a new figure; `meaning` explains the shape."""
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        return plt.subplots(*shape, figsize=figsize, squeeze=False, layout="constrained", **options)[1].reshape(shape)
+    axes = np.asarray(axes, dtype=object)
+    if axes.shape != shape:
+        raise InvalidInput(f"'axes' must have the shape {shape}{meaning}; got {axes.shape}.")
+    return axes
 
 
 def clean(ax: Axes, *, hide: tuple[str, ...] = ("top", "right")) -> None:

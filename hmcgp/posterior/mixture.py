@@ -21,16 +21,9 @@ _TINY = np.finfo(float).tiny
 
 
 def merge(into: Array, n: int, other: Array | tuple[Array, Array | float, Array], k: int) -> None:
-    """Add k components to the moments of n, in place (Chan, Golub & LeVeque 1979, eq. 2.1): nothing cancels.
+    """Add the moments of k components to those of n, in place (Chan, Golub & LeVeque 1979, eq. 2.1): nothing cancels.
 
-    Parameters
-    ----------
-    into : ndarray of shape (3, ...)
-        Mean of the means, sum of the squares of their deviations from it, and sum of the variances.
-    n, k : int
-        Number of components already there, and added.
-    other : array-like of shape (3, ...)
-        Moments of the added ones.
+    Moments, of shape (3, ...), are mean of the means, sum of their squared deviations from it, sum of the variances.
     """
     deviation = other[0] - into[0]
     into[0] += (k / (n + k)) * deviation
@@ -44,17 +37,7 @@ def log_densities(y: Array, mean: Array, variance: Array) -> Array:
 
 
 def joint_log_density(y: Array, mean: Array, covariance: Array) -> Array:
-    """Logarithm of the density of vectors under a Gaussian each; components of y that are NaN are integrated out.
-
-    Parameters
-    ----------
-    y, mean : ndarrays of shape (m, k)
-    covariance : ndarray of shape (m, k, k)
-
-    Returns
-    -------
-    ndarray of shape (m,)
-    """
+    """Log density, (m,), of vectors (m, k) under a Gaussian each, of covariances (m, k, k); NaN is integrated out."""
     seen = ~np.isnan(y)
     k = y.shape[1]
     # without a component, its row and column of the covariance may as well be those of a unit matrix
@@ -65,18 +48,10 @@ def joint_log_density(y: Array, mean: Array, covariance: Array) -> Array:
 
 
 def quantiles(q: Array, mean: Array, variance: Array) -> Array:
-    """Quantiles of the mixture: they lie between the least and the greatest of those of the components.
+    """Quantiles of the mixture at probabilities q, (k,), from means and variances of shape (S, ...), as (k, ...).
 
-    Parameters
-    ----------
-    q : ndarray of shape (k,)
-        Probabilities, strictly between 0 and 1.
-    mean, variance : ndarrays of shape (S, ...)
-
-    Returns
-    -------
-    ndarray of shape (k, ...)
-        By Newton's method, safeguarded by bisection, for each input and output by itself.
+    They lie between the least and the greatest of those of the components: by Newton's method, safeguarded by
+    bisection, for each input and output by itself.
     """
     shape = mean.shape[1:]
     mean, variance = mean.reshape(len(mean), -1), variance.reshape(len(mean), -1)

@@ -61,21 +61,7 @@ class Statistic(ABC):
 
 
 def summarise(statistic: Statistic, model: Model, draws: Array, *, n_jobs: int | None = None) -> Array:
-    """Value of a statistic for all draws.
-
-    Parameters
-    ----------
-    statistic : Statistic
-    model : Model
-    draws : ndarray of shape (S, p)
-        Natural hyperparameters.
-    n_jobs : int, optional
-        Workers.
-
-    Returns
-    -------
-    ndarray of shape `statistic.shape(model, S)`
-    """
+    """Value of a statistic for all draws, natural hyperparameters of shape (S, p), on so many workers."""
     groups = slices(len(draws), GROUP_SIZE)
     calls = [(solve_group, (statistic, model, draws[group])) for group in groups]
     n_workers = resolve_n_jobs(n_jobs, len(calls))

@@ -7,12 +7,12 @@ With several classes f* has a component for each, μ_s as many, and σ²_s is th
 One factorisation serves all new inputs of a draw.  New inputs come in blocks, so that beside two n x n matrices a
 worker holds at most about BLOCK_BYTES of cross-covariances and the moments computed from them.
 
-Memory does not grow with draws times inputs.  Averages (means, variances, probabilities, log densities) are updated
-draw by draw, and hold a few numbers for each new input (`over_draws`).  Quantiles need all draws of a new input at
-once: inputs come in blocks whose values are held in HELD_BYTES, and every draw is solved again for every block.  That
-is one block up to 16,000 inputs with 500 draws; beyond, a factorisation of n³/3 operations is little beside the n²
-operations for each of the inputs of a block.  Functions that return values for each draw hold them once, and HELD_BYTES
-or a group per worker beside them.
+Memory does not grow with draws times inputs.  Averages (means, variances, probabilities, log densities) solve each draw
+once, are updated draw by draw, and hold a few numbers for each new input (`over_draws`).  Quantiles need all draws of a
+new input at once: inputs come in blocks whose values are held in HELD_BYTES, and every draw is solved again for every
+block.  That is one block up to 16,000 inputs with 500 draws; beyond, a factorisation of n³/3 operations is little
+beside the n² operations for each of the inputs of a block.  Functions that return values for each draw hold them once,
+and HELD_BYTES or a group per worker beside them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ def probabilities(model: Model, draws: Array, X: Array, *, n_jobs: int | None = 
     """Probabilities of the classes averaged over the draws, of shape (m, C), with C = 2 for labels -1 and +1.
 
     Of two classes, both are right in relative terms, however small.  Of more, rows sum to 1 exactly.
-    Each draw is solved once; memory is that of a few results, whatever the number of draws.
     """
     return model.likelihood.normalised(summarise(_ProbabilitySums(X), model, draws, n_jobs=n_jobs).T)
 
@@ -103,8 +102,7 @@ def mixture_moments(
     Returns
     -------
     mean, variance : ndarrays of shape (m,), or (m, C) as above
-        The variance is that of the mixture: the mean of the variances plus the variance of the means.  Each draw is
-        solved once; memory is that of a few results, whatever the number of draws.
+        The variance is that of the mixture: the mean of the variances plus the variance of the means.
     """
     mean, between, within = summarise(_MixtureMoments(X, observed), model, draws, n_jobs=n_jobs)
     return mean, (between + within) / len(draws)
@@ -123,8 +121,6 @@ def quantiles(model: Model, draws: Array, X: Array, q: Array, *, n_jobs: int | N
     Returns
     -------
     ndarray of shape (k, m), or (k, m, C) as above
-        By blocks of new inputs, whose moments for all draws are held in HELD_BYTES; each draw is solved once for every
-        block, of which there is one up to 16,000 new inputs with 500 draws.
     """
     latents = _latents(model)
     out = np.empty((len(q), len(X), *latents))
@@ -136,8 +132,6 @@ def quantiles(model: Model, draws: Array, X: Array, q: Array, *, n_jobs: int | N
 
 def log_density(model: Model, draws: Array, X: Array, y: Array, *, n_jobs: int | None = None) -> Array:
     """Log density of new observations under the mixture over draws, of shape (m,).
-
-    Each draw is solved once; memory is that of a few results, whatever the number of draws.
 
     Parameters
     ----------
@@ -322,12 +316,10 @@ def _predict(draw: SolvedDraw, X: Array) -> tuple[Array, Array]:
     with np.errstate(over="ignore", invalid="ignore"):
         K_cross = contract.cross_covariance(draw.kernel, draw.model.X, X)
         mean, variance = draw.evidence.posterior.predict(K_cross, contract.variances(draw.kernel, X))
-    if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
-        m = len(X)
-        finite = np.isfinite(mean).reshape(m, -1).all(axis=1) & np.isfinite(variance).reshape(m, -1).all(axis=1)
-        row = int(np.argmin(finite))
+    finite = np.array([np.isfinite(part).reshape(len(X), -1).all(axis=1) for part in (mean, variance)]).all(axis=0)
+    if not finite.all():
         raise InvalidInput(
-            f"the covariance overflows at a new input whose standardised values are {X[row].tolist()}: "
+            f"the covariance overflows at a new input whose standardised values are {X[np.argmin(finite)].tolist()}: "
             "it lies too far from the training inputs. Check the units of that row."
         )
     return mean, variance

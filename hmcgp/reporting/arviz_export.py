@@ -21,10 +21,10 @@ from hmcgp.errors import InvalidInput
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.files import library_version
 from hmcgp.runtime.typing import Array
+from hmcgp.samplers.trace import Trace
 
 if TYPE_CHECKING:
     from hmcgp.kernels.base import Parameter
-    from hmcgp.samplers.trace import Trace
 
 SAMPLE_DIMS = ("chain", "draw")
 RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class", "output")
@@ -37,23 +37,9 @@ def to_arviz(
     y: ArrayLike | None = None,
     log_likelihood: Mapping[str, Array] | None = None,
 ) -> Any:
-    """Turn a fitted estimator into the installed arviz's container.
+    """Export a fitted estimator, with X as `constant_data` and y as `observed_data` (see `build_tree`).
 
-    Parameters
-    ----------
-    gp : fitted estimator
-        Anything with `trace_` and `parameters_`; `feature_names_in_` names the columns of X,
-        `output_names_` those of y.
-    X : array-like of shape (n, d), optional
-        Inputs, stored in `constant_data`.
-    y : array-like of shape (n,) or (n, k), optional
-        Targets, stored in `observed_data`.
-    log_likelihood : mapping of str to ndarray of shape (chains, draws) or (chains, draws, n), optional
-        Log likelihoods given the draws.  Leave-one-out densities are not that.
-
-    Returns
-    -------
-    arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x)
+    Its `feature_names_in_` name the columns of X, its `output_names_` those of y.
     """
     return build_tree(
         gp.trace_,
@@ -62,7 +48,7 @@ def to_arviz(
         constant_data=None if X is None else {"X": X},
         log_likelihood=log_likelihood,
         features=getattr(gp, "feature_names_in_", None),
-        outputs=getattr(gp, "output_names_", None),
+        outputs=getattr(gp, "output_names_", ()),
     )
 
 
@@ -75,55 +61,49 @@ def build_tree(
     log_likelihood: Mapping[str, Array] | None = None,
     attrs: Mapping[str, object] | None = None,
     features: Sequence[str] | None = None,
-    outputs: Sequence[str] | None = None,
+    outputs: Sequence[str] = (),
 ) -> Any:
-    """Build the installed arviz's container from its pieces.
+    """Build the installed arviz's container: arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x).
 
     Parameters
     ----------
     trace : Trace
-        Draws and statistics.
     parameters : sequence of Parameter
         The free parameters, in the order of the columns of the trace.
     observed_data, constant_data : mapping of str to array-like, optional
         Arrays with rows (dimension `obs_id`) first and columns, if any, second: outputs (`output`) and inputs
         (`feature`).
     log_likelihood : mapping of str to ndarray of shape (chains, draws) or (chains, draws, n), optional
+        Log likelihoods given the draws.  Leave-one-out densities are not that.
     attrs : mapping of str to object, optional
         More attributes of the root; what netCDF cannot hold is stored as JSON text.
-    features : sequence of str, optional
-        Names of all inputs.  By default the columns of a DataFrame in `constant_data`, else x0, x1, ...
-    outputs : sequence of str, optional
-        Names of several outputs.
-
-    Returns
-    -------
-    arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x)
+    features, outputs : sequence of str, optional
+        Names of all inputs, by default the columns of a DataFrame in `constant_data`, else x0, x1, …; and of several
+        outputs.
     """
     _check_parameters(trace, parameters)
-    features = _feature_names(parameters, constant_data or {}) if features is None else tuple(map(str, features))
-    outputs = () if outputs is None else tuple(map(str, outputs))
+    features = _feature_names(features, parameters, constant_data or {})
+    outputs = tuple(map(str, outputs))
     columns = {"feature": features, "output": outputs}
-    dims = _feature_dims(parameters, features, outputs)
+    dims_of = _feature_dims(parameters, features, outputs)
     groups: dict[str, Any] = {
-        "posterior": _draws_dataset(trace.draws, parameters, dims),
+        "posterior": _draws_dataset(trace.draws, parameters, dims_of),
         "sample_stats": _stats_dataset(trace, trace.stats).assign(_metric(trace)),
-        "unconstrained_posterior": _draws_dataset(trace.unconstrained, parameters, dims),
+        "unconstrained_posterior": _draws_dataset(trace.unconstrained, parameters, dims_of),
     }
     if trace.warmup_unconstrained.shape[1] > 0:
-        groups["warmup_posterior"] = _draws_dataset(trace.warmup_draws, parameters, dims)
+        groups["warmup_posterior"] = _draws_dataset(trace.warmup_draws, parameters, dims_of)
         groups["warmup_sample_stats"] = _stats_dataset(trace, trace.warmup_stats)
-    if log_likelihood is not None:
-        groups["log_likelihood"] = _dataset(log_likelihood, (*SAMPLE_DIMS, "obs_id"), columns)
-    for group, arrays, second in (
-        ("observed_data", observed_data, "output"),
-        ("constant_data", constant_data, "feature"),
-    ):
-        if arrays is not None:
-            groups[group] = _dataset(arrays, ("obs_id", second), columns)
+    given: dict[str, tuple[Mapping[str, Any] | None, tuple[str, ...]]] = {
+        "log_likelihood": (log_likelihood, (*SAMPLE_DIMS, "obs_id")),
+        "observed_data": (observed_data, ("obs_id", "output")),
+        "constant_data": (constant_data, ("obs_id", "feature")),
+    }
+    groups |= {name: _dataset(arrays, dims, columns) for name, (arrays, dims) in given.items() if arrays is not None}
     common = _attributes(trace)
+    without_draws = {key: value for key, value in common.items() if key != "sample_dims"}
     for dataset in groups.values():
-        dataset.attrs = common if "chain" in dataset.dims else {k: v for k, v in common.items() if k != "sample_dims"}
+        dataset.attrs = common if "chain" in dataset.dims else without_draws
     return arviz_compat.build_container(groups, {**common, **(attrs or {})})
 
 
@@ -136,8 +116,12 @@ def _check_parameters(trace: Trace, parameters: Sequence[Parameter]) -> None:
         raise InvalidInput(f"parameters must have names of their own, other than {RESERVED}; rename {clashes}.")
 
 
-def _feature_names(parameters: Sequence[Parameter], constant_data: Mapping[str, ArrayLike]) -> tuple[str, ...]:
-    """Names of the columns of the constant data, else of the first per-input parameter."""
+def _feature_names(
+    given: Sequence[str] | None, parameters: Sequence[Parameter], constant_data: Mapping[str, ArrayLike]
+) -> tuple[str, ...]:
+    """Names given, else of the columns of the constant data, else of the first per-input parameter."""
+    if given is not None:
+        return tuple(map(str, given))
     for table in constant_data.values():
         if np.ndim(table) == 2:
             return tuple(map(str, getattr(table, "columns", [f"x{j}" for j in range(np.shape(table)[1])])))
@@ -167,7 +151,7 @@ def _draws_dataset(draws: Array, parameters: Sequence[Parameter], dims: Mapping[
     classes = list(dict.fromkeys(p.of_class for p in parameters if p.of_class is not None))
     alike = _in_every_class(parameters, classes)
     for p, block in zip(parameters, blocks, strict=True):
-        name, values = _without_slashes(p.name), block
+        name, values = p.name.replace("/", "_"), block  # netCDF allows no slash, and a class may be called "a/b"
         axes: tuple[str, ...] = SAMPLE_DIMS
         if p.labels is not None:
             axes = (*axes, dims[p.labels])
@@ -183,11 +167,6 @@ def _draws_dataset(draws: Array, parameters: Sequence[Parameter], dims: Mapping[
             values = np.concatenate([variables[name][1], values], axis=2) if name in variables else values
         variables[name] = (axes, values)
     return xr.Dataset(variables, coords=coords)
-
-
-def _without_slashes(name: str) -> str:
-    """Return a name that netCDF allows: a class may be called "a/b"."""
-    return name.replace("/", "_")
 
 
 def _without_class(p: Parameter) -> str:

@@ -5,22 +5,16 @@ from __future__ import annotations
 import collections.abc
 import reprlib
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import repeat
 from numbers import Integral, Real
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-
-def field_types(annotated: Any) -> Mapping[str, Any]:
-    """Return the annotations of a class or function, resolved, by name."""
-    return _resolved(annotated)
-
-
-@cache
-def _resolved(annotated: Hashable) -> Mapping[str, Any]:
-    return get_type_hints(annotated)
+# annotations of a class or function, resolved, by name
+field_types: Callable[[Any], Mapping[str, Any]] = cache(get_type_hints)
 
 
 def misfits(values: Mapping[str, Any], hints: Mapping[str, Any]) -> str:
@@ -57,34 +51,25 @@ def _expanded(hint: Any) -> Any:
 def _holds(value: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
     """Return whether the parts of a container conform."""
     if origin is np.ndarray:
-        wanted = [kind for argument in inner[1:] for kind in get_args(argument)]
-        return all(kind is Any or np.issubdtype(value.dtype, kind) for kind in wanted)
-    if origin is tuple:
-        return _are(value, inner)
+        return all(_has_dtype(value, hint) for hint in inner[1:])
+    if origin is tuple and inner[-1:] != (Ellipsis,):
+        return len(value) == len(inner) and all(map(conforms, value, inner))
     if issubclass(origin, collections.abc.Mapping):
-        return all(conforms(key, inner[0]) and conforms(item, inner[1]) for key, item in value.items())
-    return not isinstance(value, str) and (
-        not issubclass(origin, collections.abc.Iterable) or all(conforms(item, inner[0]) for item in value)
-    )
+        return all(map(conforms, value, repeat(inner[0]))) and all(map(conforms, value.values(), repeat(inner[1])))
+    if isinstance(value, str):  # a sequence of itself
+        return False
+    return not issubclass(origin, collections.abc.Iterable) or all(map(conforms, value, repeat(inner[0])))
 
 
-def _are(values: tuple[Any, ...], hints: tuple[Any, ...]) -> bool:
-    if len(hints) == 2 and hints[1] is Ellipsis:
-        return all(conforms(value, hints[0]) for value in values)
-    return len(values) == len(hints) and all(map(conforms, values, hints))
+def _has_dtype(value: Any, hint: Any) -> bool:
+    return all(kind is Any or np.issubdtype(value.dtype, kind) for kind in get_args(hint))
 
 
 def _is_instance(value: Any, cls: Any) -> bool:
-    if cls is None or cls is type(None):
+    if cls is None:
         return value is None
-    if cls is bool:
-        return isinstance(value, bool | np.bool_)
-    if cls in (int, float):
-        return isinstance(value, Integral if cls is int else Real) and not isinstance(value, bool | np.bool_)
-    if (
-        cls is Any
-        or not isinstance(cls, type)
-        or (getattr(cls, "_is_protocol", False) and not getattr(cls, "_is_runtime_protocol", 0))
-    ):
-        return True
-    return isinstance(value, cls)
+    if cls in (bool, int, float):
+        is_bool = isinstance(value, bool | np.bool_)
+        return is_bool if cls is bool else not is_bool and isinstance(value, Integral if cls is int else Real)
+    is_opaque = getattr(cls, "_is_protocol", False) and not getattr(cls, "_is_runtime_protocol", False)
+    return cls is Any or not isinstance(cls, type) or is_opaque or isinstance(value, cls)

@@ -11,15 +11,12 @@ an improved R-hat.  Betancourt (2016), Diagnosing suboptimal cotangent disintegr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
-
-if TYPE_CHECKING:
-    from hmcgp.samplers.trace import Trace
+from hmcgp.samplers.trace import Trace
 
 MIN_DRAWS = 4  # arviz splits each chain in two and needs a variance in each half
 
@@ -40,17 +37,9 @@ def mcse_mean(x: Array) -> float:
 
 
 def bfmi(trace: Trace) -> Array:
-    """Bayesian fraction of missing information of each chain.
+    """Bayesian fraction of missing information of each chain, of shape (chains,).
 
-    Parameters
-    ----------
-    trace : Trace
-        A run of `sample`.
-
-    Returns
-    -------
-    ndarray of shape (chains,)
-        NaN where it is not defined: fewer than four draws, or a sampler without momentum.
+    NaN where it is not defined: fewer than four draws, or a sampler without momentum.
     """
     energy = np.asarray(trace.stats["energy"], dtype=np.float64)  # (chains, draws)
     if trace.sampler == "metropolis" or energy.shape[1] < MIN_DRAWS:

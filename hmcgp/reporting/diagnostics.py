@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,7 @@ from hmcgp.reporting import findings
 from hmcgp.reporting.convergence import bfmi, ess, mcse_mean, rhat
 from hmcgp.reporting.findings import SOLVER_KINDS, Finding
 from hmcgp.runtime.typing import Array
-
-if TYPE_CHECKING:
-    from hmcgp.samplers.trace import Trace
+from hmcgp.samplers.trace import Trace
 
 __all__ = ["COLUMNS", "Finding", "bfmi", "check", "select", "summary", "warn"]
 
@@ -88,15 +86,12 @@ def warn(trace: Trace, *, standardized: bool = True) -> list[Finding]:
 
     Parameters
     ----------
-    trace : Trace
-        A run of `sample`.
-    standardized : bool, default=True
+    trace, standardized
         As of `check`.
 
     Returns
     -------
     list of Finding
-        The findings of `check`.
 
     Warns
     -----
@@ -108,13 +103,11 @@ def warn(trace: Trace, *, standardized: bool = True) -> list[Finding]:
     found = check(trace, standardized=standardized)
     for category, about_solver in ((ConvergenceWarning, False), (ApproximationWarning, True)):
         messages = [f.message for f in found if (f.kind in SOLVER_KINDS) == about_solver]
-        if messages:
-            warn_user(_one_text(messages), category)
+        if len(messages) > 1:
+            messages = ["\n".join(f"({i}) {message}" for i, message in enumerate(messages, 1))]
+        for message in messages:
+            warn_user(message, category)
     return found
-
-
-def _one_text(messages: Sequence[str]) -> str:
-    return messages[0] if len(messages) == 1 else "\n".join(f"({i}) {m}" for i, m in enumerate(messages, 1))
 
 
 def select(names: Sequence[str], wanted: str | Iterable[str] | None, argument: str = "parameters") -> list[int]:
@@ -126,11 +119,11 @@ def select(names: Sequence[str], wanted: str | Iterable[str] | None, argument: s
     if wanted is None:
         return list(range(len(names)))
     chosen = [wanted] if isinstance(wanted, str) else list(wanted)
-    matches = [[j for j, name in enumerate(names) if want in _known_as(name)] for want in chosen]
-    unknown = [want for want, found in zip(chosen, matches, strict=True) if not found]
+    matches = {want: [j for j, name in enumerate(names) if want in _known_as(name)] for want in chosen}
+    unknown = [want for want, found in matches.items() if not found]
     if unknown or not chosen:
         raise InvalidInput(f"{argument!r} must name hyperparameters of the trace; got {unknown}. There are {names}.")
-    return list(dict.fromkeys(j for found in matches for j in found))
+    return list(dict.fromkeys(chain(*matches.values())))
 
 
 def _known_as(name: str) -> tuple[str, str, str]:

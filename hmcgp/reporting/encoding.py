@@ -25,33 +25,49 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp.errors import InvalidInput
-from hmcgp.reporting.class_names import full_name, is_record, own_classes, own_fields
 from hmcgp.reporting.conformity import field_types, misfits
 from hmcgp.runtime.random import generator_from, generator_state, seed_from, seed_state
 
 ARRAY_KINDS = "biufUSMm"  # booleans, numbers, text, dates: no objects, no records
 MAX_DEPTH = 150  # of values within values: two Python frames each, of the thousand that there are by default
 JSON: TypeAlias = Any
+ROOMS = ("numerics", "estimators", "evidence", "kernels", "likelihoods", "priors", "samplers")
+NOT_SAVED = ("hmcgp.estimators.comparison",)
 
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# what a file calls a kind of value, and the methods for it
-_KINDS = {
-    **{kind: kind for kind in ("float", "tuple", "set", "frozenset", "dict", "slice", "path", "array", "scalar")},
-    **{kind: kind for kind in ("objects", "ufunc", "trusted", "function")},
-    **{"Generator": "generator", "RandomState": "generator", "SeedSequence": "seed", "hmcgp": "own"},
-}
+_UFUNCS = {name: f for name, f in vars(np).items() if isinstance(f, np.ufunc)}
 _BY_TYPE: dict[type[Any], str] = {
     **{cls: cls.__name__ for cls in (float, tuple, set, frozenset, dict, slice)},
     **{cls: cls.__name__ for cls in (np.random.Generator, np.random.RandomState, np.random.SeedSequence)},
     np.ndarray: "array",
 }
-_UFUNCS = {name: f for name, f in vars(np).items() if isinstance(f, np.ufunc)}
+
+
+class _Plain(NamedTuple):
+    """A kind of value that is written as a plainer one: how to make that, its type, and the way back."""
+
+    make: Callable[[Any], Any]
+    type: type[Any]
+    back: Callable[[Any], Any]
+
+
+_PLAIN = {
+    "float": _Plain(str, str, _FLOATS.__getitem__),
+    "tuple": _Plain(list, list, tuple),
+    "set": _Plain(lambda value: sorted(value, key=repr), list, set),  # the same file every time
+    "frozenset": _Plain(lambda value: sorted(value, key=repr), list, frozenset),
+    "slice": _Plain(lambda value: [value.start, value.stop, value.step], list, lambda parts: slice(*parts)),
+    "path": _Plain(str, str, Path),
+    "ufunc": _Plain(lambda value: value.__name__, str, _UFUNCS.__getitem__),
+    "Generator": _Plain(generator_state, dict, generator_from),
+    "RandomState": _Plain(generator_state, dict, generator_from),
+    "SeedSequence": _Plain(seed_state, dict, seed_from),
+}
 
 
 class Refused(Exception):
@@ -60,6 +76,35 @@ class Refused(Exception):
 
 class Untrusted(Exception):
     """Names of classes and functions that are neither the package's own nor trusted."""
+
+
+def own_classes() -> dict[str, type[Any]]:
+    """Return the dataclasses and named tuples of this package that a file may name, as `kernels.Matern`."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        package, _, rest = name.partition(".")
+        room = rest.partition(".")[0]
+        if package != "hmcgp" or room not in ROOMS or name in NOT_SAVED:
+            continue
+        for value in list(vars(module).values()):
+            if isinstance(value, type) and value.__module__ == name and (is_dataclass(value) or is_record(value)):
+                found[f"{room}.{value.__name__}"] = value
+    return found
+
+
+def own_fields(cls: type[Any]) -> list[str]:
+    """Return the names of the fields of a dataclass or named tuple from which it is built."""
+    return list(cls._fields) if is_record(cls) else [f.name for f in fields(cls) if f.init]
+
+
+def is_record(cls: type[Any]) -> bool:
+    """Return whether a class is a named tuple."""
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def full_name(thing: Any) -> str:
+    """Return the name of a class or function, module first."""
+    return f"{thing.__module__}.{thing.__qualname__}"
 
 
 class Encoder:
@@ -79,7 +124,9 @@ class Encoder:
         if type(value) is list:
             return self._all(value, where, depth)
         kind = self._kind(value)
-        return {kind: getattr(self, f"_encode_{_KINDS[kind]}")(value, where, depth)}
+        if kind in _PLAIN:
+            return {kind: self.encode(_PLAIN[kind].make(value), where, depth)}
+        return {kind: getattr(self, f"_encode_{kind}")(value, where, depth)}
 
     def _kind(self, value: Any) -> str:
         """Return the name of the kind that a value is written as."""
@@ -97,33 +144,9 @@ class Encoder:
     def _all(self, values: Iterable[Any], where: str, depth: int) -> list[JSON]:
         return [self.encode(value, f"{where}[{i}]", depth + 1) for i, value in enumerate(values)]
 
-    _encode_tuple = _all
-
-    def _encode_float(self, value: float | Path, where: str, depth: int) -> JSON:
-        return str(value)
-
-    _encode_path = _encode_float
-
-    def _encode_set(self, value: set[Any], where: str, depth: int) -> JSON:
-        return self._all(sorted(value, key=repr), where, depth)  # the same file every time
-
-    _encode_frozenset = _encode_set
-
     def _encode_dict(self, value: dict[Any, Any], where: str, depth: int) -> JSON:
         encode = self.encode
         return [[encode(k, where, depth + 1), encode(v, f"{where}.{k}", depth + 1)] for k, v in value.items()]
-
-    def _encode_slice(self, value: slice, where: str, depth: int) -> JSON:
-        return self._all((value.start, value.stop, value.step), where, depth)
-
-    def _encode_ufunc(self, value: np.ufunc, where: str, depth: int) -> JSON:
-        return value.__name__
-
-    def _encode_generator(self, value: Any, where: str, depth: int) -> JSON:
-        return self.encode(generator_state(value), where, depth + 1)
-
-    def _encode_seed(self, value: np.random.SeedSequence, where: str, depth: int) -> JSON:
-        return self.encode(seed_state(value), where, depth + 1)
 
     def _encode_scalar(self, value: np.generic, where: str, depth: int) -> JSON:
         return self._kept_apart(np.asarray(value), where)
@@ -144,7 +167,7 @@ class Encoder:
         self.arrays[name] = array
         return name
 
-    def _encode_own(self, value: Any, where: str, depth: int) -> JSON:
+    def _encode_hmcgp(self, value: Any, where: str, depth: int) -> JSON:
         content = {name: getattr(value, name) for name in own_fields(type(value))}
         wrong = misfits(content, field_types(type(value)))
         if wrong:
@@ -195,42 +218,27 @@ def _restored(cls: type[Any], state: Any) -> Any:
 
 
 class Decoder:
-    """Turns JSON back into values.
-
-    Parameters
-    ----------
-    read_array : callable
-        Takes the name of an array to the array.
-    trusted : iterable of classes and functions
-        What may be used beside the classes of this package.
-    """
+    """Turns JSON back into values, of the classes of this package and those trusted; arrays are read by their names."""
 
     def __init__(self, read_array: Callable[[str], NDArray[Any]], trusted: Iterable[Any] = ()) -> None:
         self._read, self._read_already = read_array, dict[str, NDArray[Any]]()
         self._own = own_classes()
         self._trusted: dict[str, Any] = {}
-        for thing in trusted:
-            if not isinstance(thing, type | FunctionType):
-                raise InvalidInput(f"'trusted' lists classes and functions; got {thing!r}.")
-            # what was defined in a script or notebook is elsewhere the next time
+        for thing in trusted:  # what was defined in a script or notebook is elsewhere the next time
             self._trusted |= {full_name(thing): thing, f"__main__.{thing.__qualname__}": thing}
 
     def check_names(self, tree: JSON) -> None:
         """Raise Untrusted, with all names that are neither ours nor trusted, before anything is built."""
-        unknown: dict[str, None] = {}
+        unknown: list[str] = []
         waiting = [tree]
         while waiting:
             node = waiting.pop()
-            if isinstance(node, dict):
-                for kind, content in node.items():
-                    name = content[0] if kind == "trusted" and isinstance(content, list) and content else content
-                    if kind in ("trusted", "function") and isinstance(name, str) and name not in self._trusted:
-                        unknown[name] = None
-                    waiting.append(content)
-            elif isinstance(node, list):
-                waiting.extend(node)
+            match node:
+                case {"trusted": [str(name), *_]} | {"function": str(name)} if name not in self._trusted:
+                    unknown.append(name)
+            waiting.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
         if unknown:
-            raise Untrusted(*unknown)
+            raise Untrusted(*dict.fromkeys(unknown))
 
     def decode(self, node: JSON, depth: int = 0) -> Any:
         """Decode a value; anything may be raised for JSON that no Encoder has written."""
@@ -241,37 +249,23 @@ class Decoder:
         if not isinstance(node, dict):
             return node
         [(kind, content)] = node.items()
-        return getattr(self, f"_decode_{_KINDS[kind]}")(content, depth)
+        if kind not in _PLAIN:
+            return getattr(self, f"_decode_{kind}")(content, depth)
+        plain = self.decode(content, depth)
+        if type(plain) is not _PLAIN[kind].type:
+            raise TypeError(f"a {kind} is written as a {type(plain).__name__}")
+        return _PLAIN[kind].back(plain)
 
     def _all(self, nodes: JSON, depth: int) -> list[Any]:
         if not isinstance(nodes, list):
             raise TypeError(f"a list is a {type(nodes).__name__}")
         return [self.decode(node, depth + 1) for node in nodes]
 
-    def _decode_float(self, content: str, depth: int) -> float:
-        return _FLOATS[content]
-
-    def _decode_tuple(self, content: JSON, depth: int) -> tuple[Any, ...]:
-        return tuple(self._all(content, depth))
-
-    def _decode_set(self, content: JSON, depth: int) -> set[Any]:
-        return set(self._all(content, depth))
-
-    def _decode_frozenset(self, content: JSON, depth: int) -> frozenset[Any]:
-        return frozenset(self._all(content, depth))
-
     def _decode_dict(self, content: JSON, depth: int) -> dict[Any, Any]:
         found = {self.decode(key, depth + 1): self.decode(value, depth + 1) for key, value in content}
         if len(found) < len(content):
             raise Refused("holds a dict with a key twice")
         return found
-
-    def _decode_slice(self, content: JSON, depth: int) -> slice:
-        start, stop, step = self._all(content, depth)
-        return slice(start, stop, step)
-
-    def _decode_path(self, content: str, depth: int) -> Path:
-        return Path(content)
 
     def _decode_array(self, content: str, depth: int) -> NDArray[Any]:
         if content not in self._read_already:
@@ -290,16 +284,7 @@ class Decoder:
         found[:] = items
         return found.reshape(shape)
 
-    def _decode_ufunc(self, content: str, depth: int) -> Any:
-        return _UFUNCS[content]
-
-    def _decode_generator(self, content: JSON, depth: int) -> Any:
-        return generator_from(self.decode(content, depth + 1))
-
-    def _decode_seed(self, content: JSON, depth: int) -> np.random.SeedSequence:
-        return seed_from(self.decode(content, depth + 1))
-
-    def _decode_own(self, content: JSON, depth: int) -> Any:
+    def _decode_hmcgp(self, content: JSON, depth: int) -> Any:
         name, given = content
         cls = self._own[name]
         values = {key: self.decode(value, depth + 1) for key, value in given.items()}

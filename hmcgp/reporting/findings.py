@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from hmcgp.reporting.convergence import MIN_DRAWS, bfmi, ess, rhat
 from hmcgp.reporting.multimodality import describe_modes
-
-if TYPE_CHECKING:
-    from hmcgp.samplers.trace import Trace
+from hmcgp.samplers.trace import Trace
 
 RHAT_MAX = 1.01
 ESS_PER_CHAIN = 100
@@ -36,10 +34,6 @@ class Finding(NamedTuple):
 SOLVER_KINDS = ("not_converged", "not_positive_definite")
 
 
-def _is_metropolis(trace: Trace) -> bool:
-    return trace.sampler == "metropolis"
-
-
 def _step_setting(trace: Trace) -> str:
     """The setting that makes the steps of this sampler smaller, as users write it."""
     names = {
@@ -51,12 +45,6 @@ def _step_setting(trace: Trace) -> str:
     return names.get(trace.sampler, f"step of '{trace.sampler}'")
 
 
-def _trajectory_setting(trace: Trace) -> str:
-    """The setting that makes the trajectories of HMC longer: of a given number of steps, or of a given time."""
-    kind = "JumpingHMC" if trace.sampler == "jumps" else "HMC"
-    return f"{kind}(trajectory=2.0) (default: pi/2), or more {kind}(n_steps=...) where that was given"
-
-
 def check_stuck(trace: Trace) -> Iterator[Finding]:
     """Chains that never moved."""
     if trace.draws.shape[1] < 2:
@@ -64,7 +52,7 @@ def check_stuck(trace: Trace) -> Iterator[Finding]:
     stuck = np.flatnonzero((trace.unconstrained == trace.unconstrained[:, :1]).all(axis=(1, 2)))
     if stuck.size:
         rate = trace.stats["acceptance_rate"][stuck].mean()
-        remedy = _step_setting(trace) + ("" if _is_metropolis(trace) else ", or raise target_accept")
+        remedy = _step_setting(trace) + ("" if trace.sampler == "metropolis" else ", or raise target_accept")
         yield Finding(
             "stuck",
             f"{stuck.size} of {len(trace.draws)} chains never moved (chains {stuck.tolist()}, mean acceptance rate "
@@ -78,23 +66,18 @@ def check_rhat(trace: Trace, standardized: bool) -> Iterator[Finding]:
     rhats = np.array([rhat(trace.draws[:, :, j]) for j in range(len(trace.names))])
     bad = np.flatnonzero(rhats > RHAT_MAX)  # NaN compares false
     if bad.size:
-        columns = bad[np.argsort(-rhats[bad], kind="stable")].tolist()
+        columns = bad[np.argsort(-rhats[bad], kind="stable")].tolist()  # the worst first
+        worst = trace.names[columns[0]]
+        cause = describe_modes(trace, columns) or (
+            "Either the warm-up was too short to reach the posterior, or it has several modes, as when a prior is very "
+            f"wide{'' if standardized else ' or the inputs have very different scales'}. Raise tune= and draws= (now "
+            f"{_lengths(trace)}), {'' if standardized else 'take standardize=True, '}or narrow the prior of '{worst}'."
+        )
         yield Finding(
             "r_hat",
-            f"R-hat is {rhats[bad].max():.3f} for '{trace.names[columns[0]]}' (above {RHAT_MAX} for {bad.size} of "
-            f"{len(rhats)} hyperparameters): the chains do not agree with each other. "
-            f"{_rhat_cause(trace, columns, standardized)}",
+            f"R-hat is {rhats[bad].max():.3f} for '{worst}' (above {RHAT_MAX} for {bad.size} of "
+            f"{len(rhats)} hyperparameters): the chains do not agree with each other. {cause}",
         )
-
-
-def _rhat_cause(trace: Trace, columns: list[int], standardized: bool) -> str:
-    """Likely cause of a high R-hat, and what helps; `columns` have it, the worst first."""
-    return describe_modes(trace, columns) or (
-        "Either the warm-up was too short to reach the posterior, or it has several modes, as when a prior is very "
-        f"wide{'' if standardized else ' or the inputs have very different scales'}. Raise tune= and draws= (now "
-        f"{_lengths(trace)}), {'' if standardized else 'take standardize=True, '}or narrow the prior of "
-        f"'{trace.names[columns[0]]}'."
-    )
 
 
 def check_ess(trace: Trace, standardized: bool) -> Iterator[Finding]:
@@ -127,7 +110,7 @@ def _ess_cause(trace: Trace, lowest: float, standardized: bool) -> tuple[str, st
     rate = float(trace.stats["acceptance_rate"].mean())
     if lowest > 0.5 * chains * draws:
         return f"the run is short, {chains} x {draws} draws", ""
-    if _is_metropolis(trace):
+    if trace.sampler == "metropolis":
         return f"a random walk moves slowly (acceptance rate {rate:.2f})", "; sampler='nuts' needs far fewer"
     if rate < 0.5:
         return (
@@ -141,10 +124,12 @@ def _ess_cause(trace: Trace, lowest: float, standardized: bool) -> tuple[str, st
             "heavy-tailed, or its scales were learnt badly",
             f"; {scaled}a longer tune= or narrower priors would make each draw worth more",
         )
+    kind = "JumpingHMC" if trace.sampler == "jumps" else "HMC"
+    longer = f"{kind}(trajectory=2.0) (default: pi/2), or more {kind}(n_steps=...) where that was given"
     return (
         f"successive draws are too much alike (acceptance rate {rate:.2f}), so the trajectories are short compared "
         "with the posterior",
-        f"; {scaled}a longer tune=, or a longer {_trajectory_setting(trace)}, would make each draw travel further",
+        f"; {scaled}a longer tune=, or a longer {longer}, would make each draw travel further",
     )
 
 

@@ -20,15 +20,13 @@ An autoregression x' = a x + e fulfils the first for a > 0.95 only, and the seco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.runtime.typing import Array
-
-if TYPE_CHECKING:
-    from hmcgp.samplers.trace import Trace
+from hmcgp.samplers.trace import Trace
 
 MAX_SWITCH_RATE = 0.2  # changes of side, relative to independent draws
 MIN_STEP_RATIO = 0.6  # mean squared step within a side, relative to its variance
@@ -45,18 +43,7 @@ class Level(NamedTuple):
 
 
 def levels(lp: Array) -> list[Level]:
-    """Group chains by their mean log density, highest first.
-
-    Parameters
-    ----------
-    lp : ndarray of shape (chains, draws)
-        Log density of every draw.
-
-    Returns
-    -------
-    list of Level
-        A single one when the chains agree.
-    """
+    """Group chains by the mean of their log densities, of shape (chains, draws), highest first."""
     means = lp.mean(axis=1)
     order = np.argsort(-means, kind="stable")
     spread = np.sqrt(np.mean(lp.var(axis=1)))  # s, pooled within chains
@@ -69,17 +56,9 @@ def levels(lp: Array) -> list[Level]:
 
 
 def two_sides(x: Array) -> NDArray[np.bool_] | None:
-    """Tell the draws of two modes apart by one coordinate.
+    """Tell the draws of two modes apart by one unconstrained hyperparameter, of shape (chains, draws).
 
-    Parameters
-    ----------
-    x : ndarray of shape (chains, draws)
-        An unconstrained hyperparameter.
-
-    Returns
-    -------
-    ndarray of shape (chains, draws) or None
-        Whether each draw lies on the upper side; None where there is no sign of two modes.
+    Returns whether each draw lies on the upper side; None where there is no sign of two modes.
     """
     values = np.sort(x, axis=None)
     n = len(values)
@@ -103,16 +82,7 @@ def two_sides(x: Array) -> NDArray[np.bool_] | None:
 def describe_modes(trace: Trace, columns: Sequence[int]) -> str | None:
     """Name the modes that the chains occupy, and the remedy; None where there is no sign of several.
 
-    Parameters
-    ----------
-    trace : Trace
-        A run whose chains disagree.
-    columns : sequence of int
-        The hyperparameters on which they disagree, the worst first; medians of one of them tell the modes apart.
-
-    Returns
-    -------
-    str or None
+    The chains disagree on the hyperparameters in `columns`, the worst first; medians of one tell the modes apart.
     """
     found = _by_level(trace, columns[0]) or next(filter(None, (_by_side(trace, j) for j in columns)), None)
     if found is None:

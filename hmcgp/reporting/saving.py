@@ -68,22 +68,7 @@ class OtherVersionWarning(InconsistentVersionWarning, HmcgpWarning):  # type: ig
 
 
 def save(value: Any, path: str | os.PathLike[str], estimator: str) -> None:
-    """Write a value to one file, whole or not at all.
-
-    Parameters
-    ----------
-    value : object
-        Anything that `hmcgp.reporting.encoding` can write.
-    path : path-like
-        An old file is replaced only once the new one is complete.
-    estimator : str
-        Name of the class that the value describes.
-
-    Raises
-    ------
-    InvalidInput
-        If something inside cannot be written, such as a lambda.
-    """
+    """Write a value of a class named `estimator` to one file, whole or not at all; refuse what cannot be written."""
     encoder = Encoder()
     try:
         content = json.dumps(encoder.encode(value, estimator), allow_nan=False)
@@ -133,25 +118,7 @@ def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
-    """Read what `save` has written; call it within `refusing`.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to read.
-    trusted : iterable of classes and functions
-        Those of the user's own that may be used.
-
-    Returns
-    -------
-    object
-        Of builtin types, of numpy's, and of the classes of this package and those trusted.
-
-    Warns
-    -----
-    OtherVersionWarning
-        If other versions of hmcgp or numpy have written the file.
-    """
+    """Read a file of `save`, which may use classes and functions that are trusted; call it within `refusing`."""
     with open_regular(path) as file:
         archive, meta = _open(file)
         with archive:
@@ -248,9 +215,8 @@ def _array(content: bytes) -> NDArray[Any]:
     if dtype.kind not in ARRAY_KINDS or dtype.hasobject or min(shape, default=0) < 0 or count * dtype.itemsize != size:
         raise Refused(f"has an array of {size} bytes that claims to be of shape {shape} and type {dtype}")
     array = np.frombuffer(content, dtype, offset=buffer.tell()).astype(dtype.newbyteorder("="))  # aligned, writable
-    if (dtype.kind == "b" and (array.view(np.uint8) > 1).any()) or (
-        dtype.kind == "U" and (array.view(np.uint32) > sys.maxunicode).any()
-    ):
+    codes, most = {"b": (np.uint8, 1), "U": (np.uint32, sys.maxunicode)}.get(dtype.kind, (None, 0))
+    if codes is not None and (array.view(codes) > most).any():
         raise Refused("has an array of bytes that are neither False nor True, or no text")
     return array.reshape(shape, order="F" if fortran_order else "C")
 

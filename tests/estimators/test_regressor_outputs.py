@@ -219,7 +219,7 @@ def test_append_equals_a_refit_at_the_same_hyperparameters(kind):
         assert gp.model_.posterior(theta)[1].log_z == pytest.approx(whole.posterior(theta)[1].log_z, abs=1e-8)
     np.testing.assert_allclose(gp._targets.observed(gp.model_), targets, rtol=1e-12)
     np.testing.assert_allclose(
-        gp._inputs.scaling.undo(gp._targets.observed_inputs(gp.model_)), X, rtol=1e-12, atol=1e-12
+        gp._inputs.scaling.undo(gp._targets.layout.inputs(gp.model_.X)), X, rtol=1e-12, atol=1e-12
     )
     assert gp.loo().pointwise.shape == (30,)
     with pytest.raises(InvalidInput, match="column for each of the 2 outputs yield, price; got 3"):

@@ -116,7 +116,9 @@ def test_the_estimator_reports_brackets(evidence):
     assert (bounds.lower < bounds.upper).all()
     if evidence == "lower":
         kept = predict.thin(np.arange(40)[:, None], 30)[:, 0]
-        np.testing.assert_allclose(bounds.lower, np.ravel(gp._log_likelihood())[kept], rtol=1e-10)
+        np.testing.assert_allclose(
+            bounds.lower, np.ravel(gp.to_arviz()["log_likelihood"]["log_evidence"])[kept], rtol=1e-10
+        )
     assert gp.score(X, TARGET) > 0.9
 
 

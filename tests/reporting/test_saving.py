@@ -15,9 +15,8 @@ from sklearn.base import clone
 
 from hmcgp import GPClassifier, GPRegressor, evidence, kernels, likelihoods, priors, samplers
 from hmcgp.errors import InvalidInput
-from hmcgp.reporting.class_names import own_classes, own_fields
 from hmcgp.reporting.conformity import field_types
-from hmcgp.reporting.encoding import Decoder, Encoder
+from hmcgp.reporting.encoding import Decoder, Encoder, own_classes, own_fields
 from tests.helpers.saved import KINDS, LABELS, MIXED, THREE, X, Y, fit, members, more_rows, quick
 
 pytestmark = pytest.mark.filterwarnings("ignore::hmcgp.errors.HmcgpWarning")
