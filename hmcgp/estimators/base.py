@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
+from hmcgp.estimators.refinement import Refinement, refined, reweighted, wanted_models
 from hmcgp.estimators.saving import load_estimator, save_estimator
 from hmcgp.estimators.settings import check_settings, validated
 from hmcgp.estimators.table import Inputs, Targets, TrainingTable
@@ -24,12 +25,11 @@ from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Parameter
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import GrowingModel, Model
-from hmcgp.model.growing import effective_share, resampled
 from hmcgp.model.model import Theta
 from hmcgp.optimize import find_map, find_modes
 from hmcgp.optimize.maximum import point_trace
 from hmcgp.posterior import leave_one_out as leaving_out
-from hmcgp.posterior import predict
+from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.reporting import arviz_export, diagnostics
 from hmcgp.runtime.interrupts import check_interrupt, deferred_interrupts, take_interrupt
 from hmcgp.runtime.random import RandomStateLike
@@ -71,6 +71,8 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
     progressbar: bool
     max_time: float | None
     checkpoint: str | os.PathLike[str] | None
+    refine: str | None = None
+    refinement_: Refinement | None
 
     def _keep_settings(self, arguments: Mapping[str, Any]) -> None:
         """Keep the arguments of `__init__` under their names, unchanged, as scikit-learn wants it."""
@@ -127,9 +129,15 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
             table = self._training_table(X, y, noise_variance, sample_weight)
             self._keep_table(table.inputs, table.targets)
             self.model_ = table.model(self.evidence, standardize=bool(self.standardize))
-            self.trace_ = self._sample(sampler, None if self.checkpoint is None else table.identity())
+            models = wanted_models(self, self.model_)  # refused before any sampling, if they do not fit
+            self.sampling_trace_ = self.trace_ = self._sample(
+                sampler, None if self.checkpoint is None else table.identity()
+            )
             if self.trace_.sampler != "map":
                 diagnostics.warn(self.trace_, standardized=bool(self.standardize))
+            self.refinement_ = None
+            if models:
+                self._refine(models)
             self._keep_best()
             if take_interrupt():
                 warn_user(
@@ -137,6 +145,22 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
                     InterruptedWarning,
                 )
         return self
+
+    def _refine(self, models: list[Model]) -> None:
+        """Let the draws stand for a better evidence; Ctrl-C leaves them as they were sampled."""
+        try:
+            found = refined(self, self.model_, self.sampling_trace_, models)
+        except KeyboardInterrupt:
+            warn_user(
+                "the refinement of the draws was interrupted: probabilities are those of the evidence that was "
+                "sampled. Fit again, with checkpoint= to keep the draws, for better ones.",
+                InterruptedWarning,
+            )
+            return
+        if found is not None:
+            self.model_, self.trace_, self.refinement_ = found
+            if self.refinement_.method == "sampled":
+                diagnostics.warn(self.trace_, standardized=bool(self.standardize))
 
     def _keep_table(self, inputs: Inputs, targets: Targets) -> None:
         """Keep what new rows and predictions need of the training table."""
@@ -183,9 +207,8 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
     def append(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take more rows into account without sampling again.
 
-        The latent function is updated for each draw that predictions average over; the draws are given weights,
-        p(y_new | y, θ), and drawn again in proportion to these (`model.growing`).  `summary` and `to_arviz` still show
-        the draws of the fit.
+        The latent function is updated for each draw that predictions average over, and the draws are given weights,
+        p(y_new | y, θ), with which everything from then on is averaged (`model.growing`).
 
         Parameters
         ----------
@@ -215,16 +238,16 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
             check_consistent_length(X, targets)
             model = self.model_
             if not isinstance(model, GrowingModel):
-                model = GrowingModel(model, self._kept_draws())
-                self._log_weight = np.zeros(len(model.draws))
+                self.trace_ = self.trace_.thinned(self.predict_draws)
+                model = GrowingModel(model, self.trace_.flat)
             new = self._targets.new_rows(model, X, targets, weights, noise_variance)
-            self.model_, log_weight = model.grown(new.X, new.y, new.likelihood)
-            self._targets, self._log_weight = new.targets, self._log_weight + log_weight
-            _, share = effective_share(self._log_weight)
+            self.model_, log_ratios = model.grown(new.X, new.y, new.likelihood)
+            self.trace_, self._targets = reweighted(self.trace_, log_ratios), new.targets
+            share = self.trace_.n_effective / len(self.trace_)
             if share < REFIT_BELOW:
                 warn_user(
                     f"the rows appended since the fit leave {100 * share:.0f} % of the draws of the hyperparameters "
-                    f"effective (of {len(self._log_weight)}, below {100 * REFIT_BELOW:.0f} %): these rows say "
+                    f"effective (of {len(self.trace_)}, below {100 * REFIT_BELOW:.0f} %): these rows say "
                     "something new about the hyperparameters. Fit again with all rows.",
                     ApproximationWarning,
                 )
@@ -234,7 +257,7 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
         """Validated new inputs on the scale of the model."""
         return self._inputs.scaling.apply(validated(self, self._inputs.columns.encode(X), reset=False))
 
-    def _new_inputs(self, X: Any) -> tuple[Model, Array, Array]:
+    def _new_inputs(self, X: Any) -> tuple[Model, WeightedDraws, Array]:
         """Arguments of functions of `hmcgp.posterior.predict`: the model, the draws, and new inputs on its scale."""
         check_is_fitted(self)
         X = self._targets.layout.prediction_inputs(self._scaled(X))
@@ -242,12 +265,11 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
 
     # -- looking at it -----------------------------------------------------------------------------------------------
 
-    def _kept_draws(self) -> Array:
-        """The draws that everything after the fit averages over, of shape (S, p)."""
+    def _kept_draws(self) -> WeightedDraws:
+        """The draws that everything after the fit averages over."""
         check_is_fitted(self)
-        if isinstance(self.model_, GrowingModel):  # rows were appended, and the draws got weights
-            return self.model_.draws[resampled(effective_share(self._log_weight)[0])]
-        return predict.thin(self.trace_.flat, self.predict_draws)
+        kept = self.trace_.thinned(self.predict_draws)
+        return WeightedDraws(kept.flat, kept.weight)
 
     @property
     def parameters_(self) -> list[Parameter]:

@@ -43,6 +43,14 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         "naive"; "lower" is, for the logistic likelihood, the lower bound of Jaakkola & Jordan.  More than two classes
         take "laplace" with "logistic", or "ep" with "probit", at three times the cost with three classes and eight with
         six.
+    refine : {"auto", "ep", "exact"} or None, default="auto"
+        How the draws come to stand for a better evidence than the one that was sampled.  "auto": draws under "laplace"
+        are weighted to expectation propagation, which also makes the predictions, for a few percent more time; with
+        more than two classes, to the multinomial probit by expectation propagation, whose probabilities are then
+        reported (ask for likelihood="softmax" to stay with the softmax).  Where the weights fail, short chains are run
+        under the better evidence instead; `refinement_` tells.  Other evidences are left alone.  "ep" does so from any
+        evidence; "exact", for two classes, goes on to the exact posterior by importance sampling of the latent values.
+        None: averages under `evidence`, as in Barber & Williams (1997).
     sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc",
         which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.  "jumps" is
@@ -82,9 +90,14 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     classes_ : ndarray of shape (C,)
         The labels, sorted; columns of `predict_proba` follow them.
     trace_ : Trace
-        Draws of the hyperparameters with the sampler's statistics.
+        Draws of the hyperparameters that are averaged over, with their weights if they carry any.
     model_ : Model
-        The log density that was sampled.
+        The log density that they stand for.
+    refinement_ : Refinement or None
+        How draws of another density came to stand for it; printed, it says which likelihood and evidence the
+        probabilities belong to.
+    sampling_trace_ : Trace
+        All draws of the chains, with the sampler's statistics: those to judge convergence by.
     parameters_ : list of Parameter
         The free hyperparameters with their priors.
     kernel_ : Kernel
@@ -118,6 +131,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         *,
         likelihood: str | Likelihood = "logistic",
         evidence: str | EvidenceProvider | None = None,
+        refine: str | None = "auto",
         sampler: str | Sampler | None = None,
         draws: int = 1000,
         tune: int = 500,

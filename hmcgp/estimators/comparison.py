@@ -66,7 +66,7 @@ def compare_evidence(
     Parameters
     ----------
     gp : GPClassifier
-        Its settings are used for all fits, but for `evidence`; it is not fitted itself.
+        Its settings are used for all fits, but for `evidence` and `refine` (None); it is not fitted itself.
     X : array-like or DataFrame of shape (n, d)
     y : array-like of shape (n,)
     providers : iterable or mapping of str to str or EvidenceProvider, default=("laplace", "ep")
@@ -100,7 +100,9 @@ def compare_evidence(
         raise InvalidInput("'X_test' and 'y_test' go together: give both, or neither to leave training rows out.")
     X, y, w, _ = drop_zero_weight_rows(X, y, sample_weight)
     # the optima first: they are quick, refuse what does not fit, and compile what is timed below
-    optima = {name: clone(gp).set_params(evidence=p, sampler="map").fit(X, y, w) for name, p in chosen.items()}
+    optima = {
+        name: clone(gp).set_params(evidence=p, refine=None, sampler="map").fit(X, y, w) for name, p in chosen.items()
+    }
     first = next(iter(optima.values()))
     classes = first.classes_
     if len(classes) > 2:
@@ -110,7 +112,7 @@ def compare_evidence(
         )
     fits = optima
     if lowered(gp.sampler) != "map":
-        fits = {name: clone(gp).set_params(evidence=p).fit(X, y, w) for name, p in chosen.items()}
+        fits = {name: clone(gp).set_params(evidence=p, refine=None).fit(X, y, w) for name, p in chosen.items()}
     # the labels that the fits kept: rows of weight 0 are not there
     labels = np.asarray(first._targets.observed(first.model_) if y_test is None else y_test)
     probability = {name: _probability(fit, X_test) for name, fit in fits.items()}

@@ -26,6 +26,7 @@ from hmcgp.kernels.coregional import Coregional, coregionalised
 from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
 from hmcgp.model import Model
 from hmcgp.posterior import predict
+from hmcgp.posterior.weights import Draws
 from hmcgp.runtime.typing import Array
 
 _ABOUT_TEXT = "Give a number, the variance of the noise, for each row."
@@ -95,7 +96,7 @@ class OneOutput:
         """Samples from mean and covariance at prediction inputs, of shape (size, m), or (size, m, k)."""
         return np.asarray(rng.multivariate_normal(mean, covariance, size=size, check_valid="ignore"))
 
-    def log_density(self, targets: Array, model: Model, draws: Array, X: Array, n_jobs: int | None) -> Array:
+    def log_density(self, targets: Array, model: Model, draws: Draws, X: Array, n_jobs: int | None) -> Array:
         """Log density of targets on the scale of the model, of shape (m,), under the mixture over draws.
 
         The density is that of all outputs of a row: they are independent given the hyperparameters.
@@ -212,7 +213,7 @@ class CoregionalOutputs(OneOutput):
     def draw(self, rng: np.random.RandomState, mean: Array, covariance: Array, size: int) -> Array:
         return self.unstack(super().draw(rng, mean, covariance, size))
 
-    def log_density(self, targets: Array, model: Model, draws: Array, X: Array, n_jobs: int | None) -> Array:
+    def log_density(self, targets: Array, model: Model, draws: Draws, X: Array, n_jobs: int | None) -> Array:
         """Joint log density of the outputs of a row that are not missing."""
         return predict.joint_log_density(model, draws, X, targets, n_jobs=n_jobs)
 

@@ -197,13 +197,16 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         model, draws, X = self._new_inputs(X)
         centre: Any = 0.0
         covariance: Any = 0.0
-        for s, (mean, S) in enumerate(predict.observed_jointly(model, draws, X)):
+        before = 0.0
+        for weight, (mean, S) in zip(draws.weight, predict.observed_jointly(model, draws, X), strict=True):
             # from the mean of those before, as in mixture.merge
+            share = weight / max(before + weight, np.finfo(float).tiny)
             deviation = self._targets.layout.unstack(mean) - centre
-            centre = centre + deviation / (s + 1)
-            between = np.einsum("i...,j...->ij...", deviation, deviation * (s / (s + 1)))
-            covariance = covariance + between + self._targets.layout.per_output_covariance(S)
-        return self._targets.in_units(centre), self._targets.unit**2 * covariance / len(draws)
+            centre = centre + share * deviation
+            between = np.einsum("i...,j...->ij...", deviation, deviation * (before * share))
+            covariance = covariance + between + weight * self._targets.layout.per_output_covariance(S)
+            before += weight
+        return self._targets.in_units(centre), self._targets.unit**2 * covariance / draws.total
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of new observations under the mixture over draws.
@@ -269,11 +272,13 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         check_count("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
         model, draws, X = self._new_inputs(X)
-        chosen = np.sort(rng.randint(len(draws), size=n_samples))
+        chosen = rng.choice(len(draws), size=n_samples, p=draws.weight / draws.total)
         groups, counts = np.unique(chosen, return_counts=True)
         samples = [
             self._targets.layout.draw(rng, mean, covariance, count)
-            for (mean, covariance), count in zip(predict.observed_jointly(model, draws[groups], X), counts, strict=True)
+            for (mean, covariance), count in zip(
+                predict.observed_jointly(model, draws.theta[groups], X), counts, strict=True
+            )
         ]
         shuffled = rng.permutation(np.concatenate(samples))  # samples of one draw need not lie side by side
         return np.moveaxis(self._targets.in_units(shuffled), 0, -1)
@@ -294,10 +299,11 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         -------
         ndarray of shape (S, k, k)
             In the units of y; times C(x, x), which is 1 for the default kernel, the prior covariance of the outputs at
-            one place.  For the draws that predictions average over; their mean is `.mean(axis=0)`.
+            one place.  For the draws that predictions average over; their mean is `.mean(axis=0)`, or, after
+            `append`, the average with the weights `trace_.weight`.
         """
         draws = self._kept_draws()
-        B = np.array([self._targets.layout.output_covariance(self.model_.kernel_at(theta)) for theta in draws])
+        B = np.array([self._targets.layout.output_covariance(self.model_.kernel_at(theta)) for theta in draws.theta])
         B *= np.multiply.outer(self._targets.unit, self._targets.unit)
         sd = np.sqrt(np.diagonal(B, axis1=1, axis2=2))
         return B / (sd[:, :, None] * sd[:, None, :]) if correlation else B

@@ -16,6 +16,7 @@ from hmcgp.estimators.columns import input_names
 from hmcgp.estimators.labels import LabelTargets
 from hmcgp.estimators.number_targets import NumberTargets
 from hmcgp.estimators.outputs import CoregionalOutputs
+from hmcgp.estimators.refinement import Refinement
 from hmcgp.estimators.scaling import Scaling
 from hmcgp.estimators.table import Inputs
 from hmcgp.evidence import Evidence, EvidenceProvider
@@ -33,8 +34,9 @@ COMMON: dict[str, Any] = {
     "feature_names_in_": NDArray[np.object_] | None,
     "_inputs": Inputs,
     "trace_": Trace,
+    "sampling_trace_": Trace | None,
+    "refinement_": Refinement | None,
     "model_": dict[str, Any],
-    "_log_weight": Array | None,
 }
 OWN: dict[str, dict[str, Any]] = {"labels": {"_targets": LabelTargets}, "numbers": {"_targets": NumberTargets}}
 MODEL: dict[str, Any] = {
@@ -68,8 +70,10 @@ def check_fitted(estimator: Any, fitted: Mapping[str, Any], model: Model) -> Non
     if unknown and type(estimator).__module__.startswith("hmcgp."):  # a subclass may have more
         raise Refused(f"has attributes that are not part of a fitted estimator: {', '.join(sorted(unknown))}")
     _check_inputs(fitted, model)
-    check_trace(fitted["trace_"], model)
-    _check_appended(model, fitted["trace_"], fitted["_log_weight"])
+    for trace in (fitted["trace_"], fitted["sampling_trace_"]):
+        if trace is not None:
+            check_trace(trace, model)
+    _check_appended(model, fitted["trace_"])
     (_check_labels if estimator.targets == "labels" else _check_numbers)(fitted["_targets"], model)
 
 
@@ -119,17 +123,16 @@ def check_trace(trace: Trace, model: Model) -> None:
     metric, shapes = trace.inv_metric, ((chains, model.n_dim), (chains, model.n_dim, model.n_dim))
     _demand(metric.shape in shapes and np.isfinite(metric).all(), "a metric of the wrong shape")
     _demand(0.0 <= trace.sampling_time < np.inf, "a sampling time that is none")
+    if trace.log_weight is not None:
+        fit = trace.log_weight.shape == trace.draws.shape[:2] and not np.isnan(trace.log_weight).any()
+        _demand(fit and abs(np.logaddexp.reduce(trace.log_weight, axis=None)) < 1e-6, "weights that do not sum to 1")
 
 
-def _check_appended(model: Model, trace: Trace, log_weight: Array | None) -> None:
+def _check_appended(model: Model, trace: Trace) -> None:
     if not isinstance(model, GrowingModel):
-        return _demand(log_weight is None, "weights of draws without appended rows")
-    draws = model.draws
-    known = {theta.tobytes() for theta in trace.flat}
-    drawn = draws.ndim == 2 and len(draws) and all(theta.tobytes() in known for theta in draws)
-    _demand(drawn, "posteriors at hyperparameters that are not among the draws")
-    fit = log_weight is not None and log_weight.shape == (len(draws),) and np.isfinite(log_weight).all()
-    _demand(fit, "other weights than one for each draw")
+        return
+    _demand(np.array_equal(model.draws, trace.flat), "posteriors at hyperparameters that are not the draws")
+    _demand(trace.log_weight is not None, "appended rows without weights of the draws")
     for kept in model._kept.values():
         _demand(np.isfinite(kept.log_z) and kept.dK is None, "a log evidence that is not finite")
         _check_posterior(kept.posterior, model)

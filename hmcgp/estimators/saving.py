@@ -24,7 +24,7 @@ from hmcgp.reporting.encoding import Refused, full_name
 T = TypeVar("T")
 
 DERIVED = ("_best", "kernel_", "classes_", "output_names_", "_metadata_request")  # computed from the rest
-OPTIONAL = ("feature_names_in_", "_log_weight")  # None in a file where there is none
+OPTIONAL = ("feature_names_in_",)  # None in a file where there is none
 
 
 def save_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -114,6 +114,8 @@ def _fitted(estimator: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
     for name in OPTIONAL:
         found.setdefault(name, None)
+    if estimator.sampling_trace_ is estimator.trace_:
+        found["sampling_trace_"] = None  # not twice
     return found
 
 
@@ -134,6 +136,8 @@ def _restored(cls: type[Any], parameters: Any, fitted: Any) -> Any:
     absent = {name for name in OPTIONAL if fitted[name] is None}
     vars(estimator).update({name: value for name, value in fitted.items() if name not in absent})
     estimator.model_ = model
+    if estimator.sampling_trace_ is None:
+        estimator.sampling_trace_ = estimator.trace_
     estimator._keep_table(fitted["_inputs"], fitted["_targets"])
     estimator._keep_best()
     return estimator

@@ -17,6 +17,7 @@ from hmcgp.runtime.random import check_random_state
 from hmcgp.samplers import Sampler
 from hmcgp.samplers.chains.run import SAMPLERS, check_counts, check_seconds
 
+REFINEMENTS = ("auto", "ep", "exact")
 ESTIMATOR_SAMPLERS = (*SAMPLERS, "jumps", "map")
 
 
@@ -28,6 +29,8 @@ def check_settings(estimator: Any) -> str | Sampler:
     if estimator.evidence is not None:
         as_provider(estimator.evidence)
     sampler = _sampler(estimator.sampler)
+    if getattr(estimator, "refine", None) is not None:
+        name_among("refine", estimator.refine, REFINEMENTS, ", or None for the evidence that was sampled")
     check_counts(draws=estimator.draws, tune=estimator.tune, chains=estimator.chains)
     if estimator.predict_draws is not None:
         check_count("predict_draws", estimator.predict_draws, 1)

@@ -102,16 +102,3 @@ def _bytes(posterior: object) -> int:
     parts = vars(posterior).values()
     own = sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
     return own + sum(_bytes(part) for part in parts if isinstance(part, Posterior))
-
-
-def effective_share(log_weight: Array) -> tuple[Array, float]:
-    """Normalised weights, of shape (S,), and the effective share of the draws, (Σw)²/(S Σw²)."""
-    w = np.exp(log_weight - log_weight.max())
-    w /= w.sum()
-    return w, float(1.0 / (len(w) * np.sum(w * w)))
-
-
-def resampled(weights: Array) -> Array:
-    """Systematic resampling: S positions, each draw as often as its weight says, up to rounding."""
-    S = len(weights)
-    return np.minimum(np.searchsorted(np.cumsum(weights), (np.arange(S) + 0.5) / S), S - 1)

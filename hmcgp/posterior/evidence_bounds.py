@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from hmcgp.model import Model
 from hmcgp.posterior.over_draws import SolvedDraw, Statistic, summarise
+from hmcgp.posterior.weights import Draws
 from hmcgp.runtime.typing import Array
 
 
@@ -25,7 +24,7 @@ class EvidenceBounds(NamedTuple):
     upper: Array  # (S,), log Z''
 
 
-def evidence_bounds(model: Model, draws: Array, *, n_jobs: int | None = None) -> EvidenceBounds:
+def evidence_bounds(model: Model, draws: Draws, *, n_jobs: int | None = None) -> EvidenceBounds:
     """Lower and upper bound on the log evidence of each draw.
 
     Parameters
@@ -47,9 +46,13 @@ def evidence_bounds(model: Model, draws: Array, *, n_jobs: int | None = None) ->
     InvalidInput
         For another likelihood: these are bounds on the logistic sigmoid.
     """
-    draws = np.asarray(draws, dtype=float)
     models = [model.with_evidence(name) for name in ("lower", "upper")]  # both first: they refuse other likelihoods
-    return EvidenceBounds(*(summarise(_LogEvidence(), bounding, draws, n_jobs=n_jobs) for bounding in models))
+    return EvidenceBounds(*(log_evidence_per_draw(bounding, draws, n_jobs=n_jobs) for bounding in models))
+
+
+def log_evidence_per_draw(model: Model, draws: Draws, *, n_jobs: int | None = None) -> Array:
+    """Log evidence of each draw under the model's own evidence, of shape (S,)."""
+    return summarise(_LogEvidence(), model, draws, n_jobs=n_jobs)
 
 
 class _LogEvidence(Statistic):

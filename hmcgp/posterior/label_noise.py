@@ -7,8 +7,9 @@ Given the cavity N(μ_i, v_i), which is what all other rows say about row i,
     P(flipped_i | y, θ) = ε Φ(-z_i)/(ε + (1 - 2ε) Φ(z_i)),
 
 s being 1 behind a probit and 0 behind a step; the denominator is the Ẑ_i of expectation propagation.  All labels, y_i
-among them, are given, as they are for the draws of θ: the average over draws needs no weights.  At z = 0, where the
-others do not know, the value is ε.  The weight of row i, if it has one, is that of its say about the others and θ.
+among them, are given, as they are for the draws of θ: the average needs no other weights than those of the draws.  At
+z = 0, where the others do not know, the value is ε.  The weight of row i, if it has one, is that of its say about the
+others and θ.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods import LabelNoise
 from hmcgp.model import Model
 from hmcgp.posterior.leave_one_out import cavities
+from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.typing import Array
 
 
-def flip_probability(model: Model, draws: Array, *, n_jobs: int | None = None) -> Array:
+def flip_probability(model: Model, draws: Draws, *, n_jobs: int | None = None) -> Array:
     """Posterior probability that each training label was flipped, averaged over draws.
 
     Parameters
@@ -48,9 +50,10 @@ def flip_probability(model: Model, draws: Array, *, n_jobs: int | None = None) -
             f"under the likelihood {type(model.likelihood).__name__} no label is ever wrong, only improbable. "
             "Fit with likelihood='label_noise'; or rank rows by gp.loo().probability."
         )
-    total = np.zeros(len(model.y))
-    for theta, mean, variance in zip(draws, *cavities(model, draws, n_jobs=n_jobs), strict=True):
+    draws, total = WeightedDraws.of(draws), np.zeros(len(model.y))
+    moments = cavities(model, draws, n_jobs=n_jobs)
+    for theta, weight, mean, variance in zip(draws.theta, draws.weight, *moments, strict=True):
         likelihood = model.likelihood_at(theta)
         assert isinstance(likelihood, LabelNoise)
-        total += likelihood.flipped(model.y, mean, variance)
-    return total / len(draws)
+        total += weight * likelihood.flipped(model.y, mean, variance)
+    return total / draws.total

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.evidence import Iterative, SupportsLeaveGroupsOut, SupportsLeaveOneOut
 from hmcgp.model import Model
-from hmcgp.posterior.over_draws import SolvedDraw, Statistic, summarise
+from hmcgp.posterior.over_draws import Group, SolvedDraw, Statistic, summarise
+from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
 
@@ -84,7 +85,7 @@ class LeaveOneOut:
 
 def loo(
     model: Model,
-    draws: Array,
+    draws: Draws,
     *,
     row_groups: NDArray[np.intp] | None = None,
     r_eff: float = 1.0,
@@ -96,7 +97,7 @@ def loo(
     ----------
     model : Model
         With any evidence whose posterior has a cavity: all but "upper".
-    draws : ndarray of shape (S, p)
+    draws : ndarray of shape (S, p), or WeightedDraws
         Natural hyperparameters, drawn given all rows.
     row_groups : ndarray of shape (n,), optional
         Group of each row, 0, 1, …: rows of a group are left out at once, as those that one row of the user's table
@@ -125,14 +126,16 @@ def loo(
             "rows of coregional outputs cannot be left out where they have weights. Fit without 'sample_weight', or "
             "take outputs='independent'."
         )
+    draws = WeightedDraws.of(draws)
     if model.likelihood.weights is None:
-        return combine(log_predictive_per_draw(model, draws, row_groups=row_groups, n_jobs=n_jobs), r_eff=r_eff)
+        log_p = log_predictive_per_draw(model, draws, row_groups=row_groups, n_jobs=n_jobs)
+        return combine(log_p, log_weight=draws.log_weight, r_eff=r_eff)
     both = summarise(_LogAverages(("log_average", "log_weighted_average")), model, draws, n_jobs=n_jobs)
-    return combine(both[:, 0], both[:, 1], r_eff=r_eff)
+    return combine(both[:, 0], both[:, 1], log_weight=draws.log_weight, r_eff=r_eff)
 
 
 def log_predictive_per_draw(
-    model: Model, draws: Array, *, row_groups: NDArray[np.intp] | None = None, n_jobs: int | None = None
+    model: Model, draws: Draws, *, row_groups: NDArray[np.intp] | None = None, n_jobs: int | None = None
 ) -> Array:
     """Log p(y_i | y_-i, θ_s) for each draw and row, of shape (S, n), of all columns of y jointly (see `loo`)."""
     if row_groups is not None:
@@ -140,7 +143,7 @@ def log_predictive_per_draw(
     return summarise(_LogAverages(("log_average",)), model, draws, n_jobs=n_jobs)[:, 0]
 
 
-def cavities(model: Model, draws: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
+def cavities(model: Model, draws: Draws, *, n_jobs: int | None = None) -> tuple[Array, Array]:
     """Mean and variance of each latent value given all other targets, for each draw: two arrays of shape (S, n)."""
     mean, variance = summarise(_Cavities(), model, draws, n_jobs=n_jobs)
     return mean, variance
@@ -156,8 +159,8 @@ class _Cavities(Statistic):
     def update(self, out: Array, draw: SolvedDraw) -> None:
         out[:, draw.index] = _cavity(draw)
 
-    def merge(self, out: Array, group: slice, part: Array) -> None:
-        out[:, group] = part
+    def merge(self, out: Array, group: Group, part: Array) -> None:
+        out[:, group.rows] = part
 
 
 @dataclass(frozen=True)
@@ -217,17 +220,19 @@ def _refusal(model: Model) -> InvalidInput:
     )
 
 
-def combine(log_p: Array, removed: Array | None = None, *, r_eff: float = 1.0) -> LeaveOneOut:
+def combine(
+    log_p: Array, removed: Array | None = None, *, log_weight: Array | float = 0.0, r_eff: float = 1.0
+) -> LeaveOneOut:
     """Average log p(y_i | y_-i, θ_s), of shape (S, n), over draws with Pareto-smoothed weights (see `loo`).
 
-    The draws lose what each row adds to their log evidence: `removed`, or log_p itself.
+    The draws, of log weights (S,), lose what each row adds to their log evidence: `removed`, or log_p itself.
     """
     n_draws, n = log_p.shape
     if n_draws == 1:
         pointwise, k = log_p[0], np.full(n, np.nan)
     else:
         removed = log_p if removed is None else removed
-        log_w, k = arviz_compat.psis(-removed.T, r_eff)  # (n, S): each row has weights of its own
+        log_w, k = arviz_compat.psis(log_weight - removed.T, r_eff)  # (n, S): each row has weights of its own
         pointwise = np.logaddexp.reduce(log_w + log_p.T, axis=1)
     result = LeaveOneOut(float(pointwise.sum()), float(np.sqrt(n * np.var(pointwise))), pointwise, k, n_draws)
     bad = np.flatnonzero(k > K_LIMIT)

@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians with equal weights, one component per draw: moments, quantiles, log density.
+"""Mixtures of Gaussians, one component per draw: moments, quantiles, log density.
 
 Components are arrays whose first axis is that of the draws; the others are those of the inputs and outputs.
 """
@@ -20,11 +20,14 @@ _NUMBERS = 2**18  # in a temporary array: 2 MB
 _TINY = np.finfo(float).tiny
 
 
-def merge(into: Array, n: int, other: Array | tuple[Array, Array | float, Array], k: int) -> None:
-    """Add the moments of k components to those of n, in place (Chan, Golub & LeVeque 1979, eq. 2.1): nothing cancels.
+def merge(into: Array, n: float, other: Array | tuple[Array, Array | float, Array], k: float) -> None:
+    """Add moments of weight k to those of weight n, in place (Chan, Golub & LeVeque 1979, eq. 2.1): nothing cancels.
 
-    Moments, of shape (3, ...), are mean of the means, sum of their squared deviations from it, sum of the variances.
+    Moments, of shape (3, ...), are mean of the means, sum of their squared deviations from it, sum of the variances,
+    all weighted.
     """
+    if k == 0.0:
+        return
     deviation = other[0] - into[0]
     into[0] += (k / (n + k)) * deviation
     into[1] += other[1] + (n * k / (n + k)) * deviation**2
@@ -47,13 +50,14 @@ def joint_log_density(y: Array, mean: Array, covariance: Array) -> Array:
     return np.asarray(-0.5 * ((z * z).sum(axis=1) + seen.sum(axis=1) * LOG_2PI) - log_root)
 
 
-def quantiles(q: Array, mean: Array, variance: Array) -> Array:
+def quantiles(q: Array, mean: Array, variance: Array, weight: Array | None = None) -> Array:
     """Quantiles of the mixture at probabilities q, (k,), from means and variances of shape (S, ...), as (k, ...).
 
-    They lie between the least and the greatest of those of the components: by Newton's method, safeguarded by
-    bisection, for each input and output by itself.
+    Components have equal weights, or those given, (S,).  Quantiles lie between the least and the greatest of those of
+    the components: by Newton's method, safeguarded by bisection, for each input and output by itself.
     """
     shape = mean.shape[1:]
+    weight = np.full(len(mean), 1.0 / len(mean)) if weight is None else weight / weight.sum()
     mean, variance = mean.reshape(len(mean), -1), variance.reshape(len(mean), -1)
     out = np.empty((len(q), mean.shape[1]))
     size = max(_NUMBERS // len(mean), 1)
@@ -62,20 +66,22 @@ def quantiles(q: Array, mean: Array, variance: Array) -> Array:
         for i, p in enumerate(q):
             # a component of no width is a step, whose slope overflows
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                out[i, some] = _quantile(float(p), mean[:, some], np.sqrt(variance[:, some]))
+                out[i, some] = _quantile(float(p), mean[:, some], np.sqrt(variance[:, some]), weight)
     return out.reshape(len(q), *shape)
 
 
-def _quantile(p: float, mean: Array, sd: Array) -> Array:
+def _quantile(p: float, mean: Array, sd: Array, weight: Array) -> Array:
     single = mean + ndtri(p) * sd  # (S, m)
     low, high, widest = single.min(axis=0), single.max(axis=0), sd.max(axis=0)
-    x = np.clip(mean.mean(axis=0) + ndtri(p) * np.sqrt((sd**2).mean(axis=0) + mean.var(axis=0)), low, high)
+    centre = weight @ mean
+    spread = np.sqrt(weight @ (sd**2 + (mean - centre) ** 2))
+    x = np.clip(centre + ndtri(p) * spread, low, high)
     sd = np.maximum(sd, _TINY)
     out, left, last = x.copy(), np.arange(len(x)), high - low
     while len(left):
         z = (x - mean) / sd
-        error = ndtr(z).mean(axis=0) - p
-        density = (np.exp(-0.5 * z * z) / sd).mean(axis=0) / np.sqrt(2.0 * np.pi)
+        error = weight @ ndtr(z) - p
+        density = weight @ (np.exp(-0.5 * z * z) / sd) / np.sqrt(2.0 * np.pi)
         low, high = np.where(error < 0.0, x, low), np.where(error < 0.0, high, x)
         newton, middle = x - error / density, 0.5 * (low + high)
         step = np.abs(newton - x)

@@ -6,9 +6,10 @@ number of workers.  Groups run so many at a time that their results take HELD_BY
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from hmcgp.evidence import Evidence
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import Model
+from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
 from hmcgp.runtime.typing import Array
 
@@ -32,14 +34,28 @@ class SolvedDraw:
     model: Model
     theta: Array  # (p,)
     index: int  # position in its group of draws
-    n_before: int  # draws of the group that were solved before
+    weight: float  # 1 where all are equal
+    weight_before: float  # of the draws of the group that were solved before
     kernel: Kernel  # with every parameter a number
     evidence: Evidence
+
+    @property
+    def log_weight(self) -> float:
+        """Logarithm of the weight."""
+        return math.log(self.weight) if self.weight > 0.0 else -math.inf
 
     @property
     def likelihood(self) -> Likelihood:
         """The likelihood with every parameter a number."""
         return self.model.likelihood_at(self.theta)
+
+
+class Group(NamedTuple):
+    """Consecutive draws whose result is merged into that of the draws before."""
+
+    rows: slice  # among all draws
+    weight: float
+    weight_before: float
 
 
 class Statistic(ABC):
@@ -55,13 +71,14 @@ class Statistic(ABC):
     def update(self, out: Array, draw: SolvedDraw) -> None:
         """Take one draw of a group into account, in place."""
 
-    def merge(self, out: Array, group: slice, part: Array) -> None:
+    def merge(self, out: Array, group: Group, part: Array) -> None:
         """Take a group of draws into account, in place; by default the first axis is that of the draws."""
-        out[group] = part
+        out[group.rows] = part
 
 
-def summarise(statistic: Statistic, model: Model, draws: Array, *, n_jobs: int | None = None) -> Array:
+def summarise(statistic: Statistic, model: Model, draws: Draws, *, n_jobs: int | None = None) -> Array:
     """Value of a statistic for all draws, natural hyperparameters of shape (S, p), on so many workers."""
+    draws = WeightedDraws.of(draws)
     groups = slices(len(draws), GROUP_SIZE)
     calls = [(solve_group, (statistic, model, draws[group])) for group in groups]
     n_workers = resolve_n_jobs(n_jobs, len(calls))
@@ -69,12 +86,13 @@ def summarise(statistic: Statistic, model: Model, draws: Array, *, n_jobs: int |
     out = np.full(statistic.shape(model, len(draws)), statistic.fill)
     for some in slices(len(calls), max(HELD_BYTES // max(nbytes, 1), n_workers)):
         parts = run_tasks(calls[some], n_workers)
-        for group in groups[some]:
+        for rows in groups[some]:
+            group = Group(rows, draws[rows].total, draws[: rows.start].total)
             statistic.merge(out, group, parts.pop(0))
     return out
 
 
-def solve_group(statistic: Statistic, model: Model, draws: Array) -> Array:
+def solve_group(statistic: Statistic, model: Model, draws: WeightedDraws) -> Array:
     """Value of a statistic for a group of draws, each solved warm from the one before.
 
     Failed draws are retried last, by continuation in 20 steps from a solved draw: the sampler, which evaluated them,
@@ -83,16 +101,24 @@ def solve_group(statistic: Statistic, model: Model, draws: Array) -> Array:
     out = np.full(statistic.shape(model, len(draws)), statistic.fill)
     solved: tuple[Array, Array] | None = None  # the last solved draw, and where to start from there
     failed: list[int] = []
-    for s, theta in enumerate(draws):
+    before = 0.0
+
+    def update(s: int, kernel: Kernel, evidence: Evidence) -> None:
+        nonlocal before
+        weight = float(draws.weight[s])
+        statistic.update(out, SolvedDraw(model, draws.theta[s], s, weight, before, kernel, evidence))
+        before += weight
+
+    for s, theta in enumerate(draws.theta):
         try:
             kernel, evidence = model.posterior(theta, None if solved is None else solved[1])
         except NotConverged:
             failed.append(s)
             continue
         solved = theta, evidence.posterior.start
-        statistic.update(out, SolvedDraw(model, theta, s, s - len(failed), kernel, evidence))
-    for n_before, s in enumerate(failed, len(draws) - len(failed)):
-        statistic.update(out, SolvedDraw(model, draws[s], s, n_before, *_by_continuation(model, draws[s], solved)))
+        update(s, kernel, evidence)
+    for s in failed:
+        update(s, *_by_continuation(model, draws.theta[s], solved))
     return out
 
 

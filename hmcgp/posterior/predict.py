@@ -1,7 +1,8 @@
 """Predictions at new inputs: latent moments for each draw of the hyperparameters, and averages over the draws.
 
-    p(y* = 1 | y) = (1/S) Σ_s ∫ p(y* = 1 | f*) N(f*; μ_s, σ²_s) df*,     μ_s = k*'α_s,  σ²_s = k** - k*'R_s k*
+    p(y* = 1 | y) = Σ_s w_s ∫ p(y* = 1 | f*) N(f*; μ_s, σ²_s) df*,     μ_s = k*'α_s,  σ²_s = k** - k*'R_s k*
 
+The weights w_s sum to 1; they are equal unless the draws carry others (`weights`).
 With several classes f* has a component for each, μ_s as many, and σ²_s is their covariance.
 
 One factorisation serves all new inputs of a draw.  New inputs come in blocks, so that beside two n x n matrices a
@@ -29,7 +30,8 @@ from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model import Model
 from hmcgp.posterior import mixture, over_draws
-from hmcgp.posterior.over_draws import SolvedDraw, Statistic, slices, summarise
+from hmcgp.posterior.over_draws import Group, SolvedDraw, Statistic, slices, summarise
+from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.interrupts import defer_interrupts
 from hmcgp.runtime.typing import Array
 
@@ -37,17 +39,10 @@ JOINT_ROWS = 64  # rows whose covariances are computed at once, although those w
 BLOCK_BYTES = 32 * 2**20  # of work space for a block of new inputs, for each worker
 
 
-def thin(draws: Array, n_max: int | None) -> Array:
-    """Return at most n_max of the draws, of shape (S, p), evenly spaced; None keeps all."""
-    if n_max is None or len(draws) <= n_max:
-        return draws
-    return draws[np.linspace(0, len(draws) - 1, n_max).round().astype(int)]
-
-
 # -- averages over draws ---------------------------------------------------------------------------------------------
 
 
-def probabilities(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
+def probabilities(model: Model, draws: Draws, X: Array, *, n_jobs: int | None = None) -> Array:
     """Probabilities of the classes averaged over the draws, of shape (m, C), with C = 2 for labels -1 and +1.
 
     Of two classes, both are right in relative terms, however small.  Of more, rows sum to 1 exactly.
@@ -55,18 +50,18 @@ def probabilities(model: Model, draws: Array, X: Array, *, n_jobs: int | None = 
     return model.likelihood.normalised(summarise(_ProbabilitySums(X), model, draws, n_jobs=n_jobs).T)
 
 
-def probabilities_per_draw(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> Array:
+def probabilities_per_draw(model: Model, draws: Draws, X: Array, *, n_jobs: int | None = None) -> Array:
     """Probabilities of the classes for each draw, of shape (S, m, C)."""
     return summarise(_Probabilities(X), model, draws, n_jobs=n_jobs)
 
 
-def latent_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
+def latent_moments(model: Model, draws: Draws, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
     """Latent mean and variance at each new input for each draw.
 
     Parameters
     ----------
     model : Model
-    draws : ndarray of shape (S, p)
+    draws : ndarray of shape (S, p), or WeightedDraws
         Natural hyperparameters.
     X : ndarray of shape (m, d)
         New inputs, scaled as the model's.
@@ -81,14 +76,14 @@ def latent_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None =
     return mean, variance
 
 
-def observed_moments(model: Model, draws: Array, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
+def observed_moments(model: Model, draws: Draws, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
     """Mean and variance of a new observation, noise included: as of `latent_moments`."""
     mean, variance = summarise(_Moments(X, observed=True), model, draws, n_jobs=n_jobs)
     return mean, variance
 
 
 def mixture_moments(
-    model: Model, draws: Array, X: Array, *, observed: bool = False, n_jobs: int | None = None
+    model: Model, draws: Draws, X: Array, *, observed: bool = False, n_jobs: int | None = None
 ) -> tuple[Array, Array]:
     """Mean and variance at each new input, averaged over the draws.
 
@@ -105,10 +100,10 @@ def mixture_moments(
         The variance is that of the mixture: the mean of the variances plus the variance of the means.
     """
     mean, between, within = summarise(_MixtureMoments(X, observed), model, draws, n_jobs=n_jobs)
-    return mean, (between + within) / len(draws)
+    return mean, (between + within) / WeightedDraws.of(draws).total
 
 
-def quantiles(model: Model, draws: Array, X: Array, q: Array, *, n_jobs: int | None = None) -> Array:
+def quantiles(model: Model, draws: Draws, X: Array, q: Array, *, n_jobs: int | None = None) -> Array:
     """Quantiles of new observations under the mixture over draws.
 
     Parameters
@@ -126,11 +121,12 @@ def quantiles(model: Model, draws: Array, X: Array, q: Array, *, n_jobs: int | N
     out = np.empty((len(q), len(X), *latents))
     numbers = 4 * len(draws) * int(np.prod(latents))  # mean and variance, in results of groups and merged
     for rows in slices(len(X), max(over_draws.HELD_BYTES // (8 * numbers), 1)):
-        out[:, rows] = mixture.quantiles(q, *observed_moments(model, draws, X[rows], n_jobs=n_jobs))
+        moments = observed_moments(model, draws, X[rows], n_jobs=n_jobs)
+        out[:, rows] = mixture.quantiles(q, *moments, WeightedDraws.of(draws).weight)
     return out
 
 
-def log_density(model: Model, draws: Array, X: Array, y: Array, *, n_jobs: int | None = None) -> Array:
+def log_density(model: Model, draws: Draws, X: Array, y: Array, *, n_jobs: int | None = None) -> Array:
     """Log density of new observations under the mixture over draws, of shape (m,).
 
     Parameters
@@ -140,10 +136,10 @@ def log_density(model: Model, draws: Array, X: Array, y: Array, *, n_jobs: int |
     y : ndarray of shape (m,) or (m, C)
         Columns of targets are independent given the hyperparameters, and the density is the joint one.
     """
-    return summarise(_LogDensity(X, y), model, draws, n_jobs=n_jobs) - np.log(len(draws))
+    return summarise(_LogDensity(X, y), model, draws, n_jobs=n_jobs) - np.log(WeightedDraws.of(draws).total)
 
 
-def joint_log_density(model: Model, draws: Array, X: Array, y: Array, *, n_jobs: int | None = None) -> Array:
+def joint_log_density(model: Model, draws: Draws, X: Array, y: Array, *, n_jobs: int | None = None) -> Array:
     """Log density of groups of correlated observations under the mixture over draws, of shape (g,).
 
     Parameters
@@ -155,12 +151,12 @@ def joint_log_density(model: Model, draws: Array, X: Array, y: Array, *, n_jobs:
     y : ndarray of shape (g, size)
         NaN is integrated out.
     """
-    return summarise(_JointLogDensity(X, y), model, draws, n_jobs=n_jobs) - np.log(len(draws))
+    return summarise(_JointLogDensity(X, y), model, draws, n_jobs=n_jobs) - np.log(WeightedDraws.of(draws).total)
 
 
-def observed_jointly(model: Model, draws: Array, X: Array) -> Iterator[tuple[Array, Array]]:
+def observed_jointly(model: Model, draws: Draws, X: Array) -> Iterator[tuple[Array, Array]]:
     """Yield mean, of shape (m,) or (m, k), and covariance (m, m) of new observations, noise included, for each draw."""
-    for theta in draws:
+    for theta in WeightedDraws.of(draws).theta:
         kernel, evidence = model.posterior(theta)
         yield _predict_jointly(model, kernel, evidence, model.likelihood_at(theta), X)
 
@@ -179,9 +175,9 @@ class _ProbabilitySums(Statistic):
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
         for rows, mean, variance in _latent(draw, self.X):
-            out[:, rows] += draw.likelihood.class_probabilities(mean, variance)
+            out[:, rows] += draw.weight * draw.likelihood.class_probabilities(mean, variance)
 
-    def merge(self, out: Array, group: slice, part: Array) -> None:
+    def merge(self, out: Array, group: Group, part: Array) -> None:
         out += part
 
 
@@ -213,8 +209,8 @@ class _Moments(Statistic):
         for rows, mean, variance in _marginals(draw, self.X, observed=self.observed):
             out[:, draw.index, rows] = mean, variance
 
-    def merge(self, out: Array, group: slice, part: Array) -> None:
-        out[:, group] = part
+    def merge(self, out: Array, group: Group, part: Array) -> None:
+        out[:, group.rows] = part
 
 
 @dataclass(frozen=True)
@@ -229,10 +225,11 @@ class _MixtureMoments(Statistic):
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
         for rows, mean, variance in _marginals(draw, self.X, observed=self.observed):
-            mixture.merge(out[:, rows], draw.n_before, (mean, 0.0, variance), 1)
+            moments = mean, 0.0, draw.weight * variance
+            mixture.merge(out[:, rows], draw.weight_before, moments, draw.weight)
 
-    def merge(self, out: Array, group: slice, part: Array) -> None:
-        mixture.merge(out, group.start, part, group.stop - group.start)
+    def merge(self, out: Array, group: Group, part: Array) -> None:
+        mixture.merge(out, group.weight_before, part, group.weight)
 
 
 @dataclass(frozen=True)
@@ -249,9 +246,9 @@ class _LogDensity(Statistic):
     def update(self, out: Array, draw: SolvedDraw) -> None:
         for rows, mean, variance in _marginals(draw, self.X, observed=True):
             log_p = mixture.log_densities(self.y[rows], mean, variance).reshape(len(mean), -1).sum(axis=1)
-            out[rows] = np.logaddexp(out[rows], log_p)
+            out[rows] = np.logaddexp(out[rows], log_p + draw.log_weight)
 
-    def merge(self, out: Array, group: slice, part: Array) -> None:
+    def merge(self, out: Array, group: Group, part: Array) -> None:
         np.logaddexp(out, part, out=out)
 
 
@@ -266,7 +263,7 @@ class _JointLogDensity(_LogDensity):
             mean, covariance = _predict_jointly(draw.model, draw.kernel, draw.evidence, draw.likelihood, self.X[rows])
             within = np.einsum("iaib->iab", covariance.reshape(k, size, k, size))
             log_p = mixture.joint_log_density(self.y[groups], mean.reshape(k, size), within)
-            out[groups] = np.logaddexp(out[groups], log_p)
+            out[groups] = np.logaddexp(out[groups], log_p + draw.log_weight)
 
 
 # -- one draw --------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
@@ -80,6 +80,9 @@ STAT_DTYPE = stat_dtype(Info)
 class Trace:
     """Draws of several chains, warm-up kept apart.
 
+    Where draws carry weights, they stand for another density than the one that was sampled, and everything that is
+    averaged over them is weighted.
+
     Attributes
     ----------
     draws : ndarray of shape (n_chains, n_draws, n_dim)
@@ -102,6 +105,10 @@ class Trace:
         As above, during warm-up.
     inv_metric : ndarray of shape (n_chains, n_dim) or (n_chains, n_dim, n_dim)
         Inverse mass (for Metropolis: the shape of the proposal's covariance) after warm-up.
+    log_weight : ndarray of shape (n_chains, n_draws), optional
+        Logarithms of the weights, of which the exponentials sum to 1.  None: equal weights.
+    pareto_k : float
+        Shape of the tail of the weights, which can be trusted below 0.7.  NaN without weights.
     """
 
     draws: Array
@@ -115,6 +122,8 @@ class Trace:
     warmup_unconstrained: Array
     warmup_stats: dict[str, NDArray[np.generic]]
     inv_metric: Array
+    log_weight: Array | None = None
+    pareto_k: float = np.nan
 
     def __len__(self) -> int:
         """Return the number of draws of all chains."""
@@ -135,8 +144,44 @@ class Trace:
         """Natural parameters of all chains, one after another, of shape (n_chains * n_draws, n_dim)."""
         return self.draws.reshape(-1, self.draws.shape[2])
 
+    @property
+    def weight(self) -> Array:
+        """Weights of all draws, of shape (n_chains * n_draws,) and mean 1."""
+        if self.log_weight is None:
+            return np.ones(len(self))
+        return np.exp(self.log_weight.ravel() + np.log(len(self)))
+
+    @property
+    def n_effective(self) -> float:
+        """Effective number of the weights, (Σw)²/Σw²: at most that of the draws."""
+        w = self.weight
+        return float(w.sum() ** 2 / np.sum(w * w))
+
+    def thinned(self, n_max: int | None) -> Trace:
+        """At most n_max draws, evenly spaced in every chain (one each of the first, if few); None: all."""
+        if n_max is None or len(self) <= n_max:
+            return self
+        chains = slice(0, min(self.n_chains, n_max))
+        keep = np.linspace(0, self.n_draws - 1, max(n_max // self.n_chains, 1)).round().astype(int)
+        kept = self.log_weight
+        if kept is not None:
+            kept = kept[chains, keep] - np.logaddexp.reduce(kept[chains, keep], axis=None)
+        return replace(
+            self,
+            draws=self.draws[chains, keep],
+            unconstrained=self.unconstrained[chains, keep],
+            stats={name: values[chains, keep] for name, values in self.stats.items()},
+            warmup_draws=self.warmup_draws[chains],
+            warmup_unconstrained=self.warmup_unconstrained[chains],
+            warmup_stats={name: values[chains] for name, values in self.warmup_stats.items()},
+            inv_metric=self.inv_metric[chains],
+            log_weight=kept,
+        )
+
     def __repr__(self) -> str:
         state = ", interrupted" if self.interrupted else ""
+        if self.log_weight is not None:
+            state = f", weighted: {self.n_effective:.0f} effective, k = {self.pareto_k:.2f}{state}"
         return (
             f"<Trace: {self.n_chains} chains x {self.n_draws} draws of {', '.join(self.names)}; "
             f"{self.sampler}, {self.sampling_time:.1f} s{state}>"

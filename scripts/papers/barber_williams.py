@@ -182,7 +182,7 @@ def crabs_errors(split: Split, draws: int = 250, tune: int = 250, seed: int = 0)
     optimum = find_map(model, random_state=seed)
     X, X_test = split.X.to_numpy(), split.X_test
     found = {
-        "HMC": predict.probabilities(model, predict.thin(trace.flat, 500), X_test),
+        "HMC": predict.probabilities(model, trace.thinned(500).flat, X_test),
         "MAP": predict.probabilities(model, optimum.parameters[None, :], X_test),
         "linear discriminant": LinearDiscriminantAnalysis().fit(X, split.y).predict_proba(X_test),
         "logistic regression": LogisticRegression(C=1e6, max_iter=10_000).fit(X, split.y).predict_proba(X_test),

@@ -141,7 +141,7 @@ class Sampled(NamedTuple):
 def sampled(split: Split, draws: int = 250, tune: int = 250, chains: int = 4, seed: int = 0) -> Sampled:
     model = Model(split.X, split.y, kernel=KERNEL, evidence="lower")
     trace = sample(model, HMC(), draws=draws, tune=tune, chains=chains, random_state=seed, progressbar=False)
-    kept = predict.thin(trace.flat, 300)
+    kept = trace.thinned(300).flat
     p = predict.probabilities(model, kept, split.X_test)
     return Sampled(errors(p, split.y_test), log_loss(split.y_test, p), evidence_bounds.evidence_bounds(model, kept))
 

@@ -122,7 +122,7 @@ def averaged(split: Split, draws: int = 100, tune: int = 100, chains: int = 2, s
         mode.model, HMC(), draws=draws, tune=tune, chains=chains, random_state=seed, start=mode.position,
         progressbar=False,
     )  # fmt: skip
-    p = predict.probabilities(mode.model, predict.thin(trace.flat, 200), split.X_test)
+    p = predict.probabilities(mode.model, trace.thinned(200).flat, split.X_test)
     return {"HMC": rate(split, p, float(diagnostics.summary(trace)["r_hat"].max()))}
 
 

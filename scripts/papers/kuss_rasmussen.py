@@ -76,7 +76,7 @@ def run(
         model, HMC(), draws=draws, tune=tune, chains=chains, random_state=seed, n_jobs=n_jobs, progressbar=False
     )
     seconds = time.perf_counter() - begin
-    averaged = predict.probabilities(model, predict.thin(trace.flat, 500), split.X_test, n_jobs=n_jobs)
+    averaged = predict.probabilities(model, trace.thinned(500).flat, split.X_test, n_jobs=n_jobs)
     mode = find_map(model, random_state=seed, n_jobs=n_jobs).parameters[None, :]
     return Result(
         score(split, averaged),

@@ -180,7 +180,7 @@ def surface_error(ours: Fitted, n_grid: int = 25) -> float:
 def draw_evidence(ax: Any, ours: TwoWays, trace: Trace) -> None:
     top = ours.log_evidence.max()
     levels = top - np.array([16.0, 8.0, 6.0, 5.0, 4.0, 3.0, 2.5, 2.0, 1.5, 1.0, 0.5, 0.1])
-    kept = predict.thin(trace.flat, 600)
+    kept = trace.thinned(600).flat
     ax.plot(*kept.T, ".", ms=2.5, color=style.GREY, alpha=0.5, label="draws", zorder=1)
     ax.contour(ours.length_scales, ours.noises, ours.log_evidence, levels=levels, cmap="viridis", linewidths=1.0)
     for name, found in ours.optima.items():

@@ -77,7 +77,7 @@ def run(split: Split, kernel: Kernel, method: str, *, draws: int = 200, seed: in
     hmc = [np.nan, np.nan]
     if draws:
         trace = sample(model, draws=draws, tune=draws, chains=2, random_state=seed, progressbar=False)
-        averaged = predict.probabilities(model, predict.thin(trace.flat, 200), split.X_test)
+        averaged = predict.probabilities(model, trace.thinned(200).flat, split.X_test)
         hmc = [errors(averaged, split.y_test), log_loss(split.y_test, averaged)]
     return Result(
         errors(single, split.y_test),

@@ -77,13 +77,6 @@ def test_latent_noise_widens_predictions():
     assert (predict.latent_moments(noisy, theta, NEW)[1] > predict.latent_moments(quiet, theta, NEW)[1] + 1.9).all()
 
 
-def test_thinning_is_even_and_keeps_both_ends():
-    draws = np.arange(100.0)[:, None]
-    np.testing.assert_array_equal(predict.thin(draws, 4)[:, 0], [0.0, 33.0, 66.0, 99.0])
-    assert predict.thin(draws, None) is draws
-    assert predict.thin(draws, 100) is draws
-
-
 class Fussy(Laplace):
     """Laplace, but only from a start that lies near the solution where the variance is large."""
 
