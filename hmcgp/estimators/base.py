@@ -243,6 +243,7 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
             new = self._targets.new_rows(model, X, targets, weights, noise_variance)
             self.model_, log_ratios = model.grown(new.X, new.y, new.likelihood)
             self.trace_, self._targets = reweighted(self.trace_, log_ratios), new.targets
+            self._keep_best()
             share = self.trace_.n_effective / len(self.trace_)
             if share < REFIT_BELOW:
                 warn_user(

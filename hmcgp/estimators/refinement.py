@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, NotConverged, NotPositiveDefinite, warn_user
 from hmcgp.evidence import EP, Laplace, SoftmaxLaplace
@@ -98,7 +99,7 @@ def _worth_refining(gp: Any, model: Model) -> bool:
     """Whether the fit took Laplace's approximation, and did not ask for the softmax by name."""
     if isinstance(model.evidence, SoftmaxLaplace):
         by_name = isinstance(gp.likelihood, Softmax) or lowered(gp.likelihood) == "softmax"
-        return not by_name and model.likelihood.weights is None
+        return not by_name and _copies(model) is not None
     return isinstance(model.evidence, Laplace)
 
 
@@ -110,21 +111,21 @@ def _of_classes(model: Model, refine: str) -> list[Model]:
         )
     if isinstance(model.likelihood, MultinomialProbit):
         return []
-    if model.likelihood.weights is not None:
+    copies = _copies(model)
+    if copies is None:
         raise InvalidInput(
-            "refine='ep' takes no weights of rows or classes where there are more than two classes: the multinomial "
-            "probit has none. Take refine=None, or fit without 'sample_weight' and 'class_weight'."
+            "refine='ep' takes whole numbers as weights of rows and classes where there are more than two classes: the "
+            "multinomial probit has rows twice, but not one and a half times. Take refine=None, or whole weights."
         )
-    count = model.likelihood.count(model.y)
-    return [
-        Model(
-            model.X,
-            model.y,
-            kernel=model.kernel,
-            likelihood=MultinomialProbit(n_classes=count),
-            input_names=model.input_names,
-        )
-    ]
+    X, y = np.repeat(model.X, copies, axis=0), np.repeat(model.y, copies)
+    likelihood = MultinomialProbit(n_classes=model.likelihood.count(model.y))
+    return [Model(X, y, kernel=model.kernel, likelihood=likelihood, input_names=model.input_names)]
+
+
+def _copies(model: Model) -> NDArray[np.int_] | None:
+    """Copies of each row that its weight stands for; None where a weight is no whole number."""
+    weights = model.likelihood.row_weights(len(model.y))
+    return weights.astype(int) if (weights == np.round(weights)).all() else None
 
 
 def refined(gp: Any, sampled: Model, run: Trace, models: list[Model]) -> tuple[Model, Trace, Refinement] | None:

@@ -117,12 +117,12 @@ def quantiles(model: Model, draws: Draws, X: Array, q: Array, *, n_jobs: int | N
     -------
     ndarray of shape (k, m), or (k, m, C) as above
     """
-    latents = _latents(model)
+    latents, weight = _latents(model), WeightedDraws.of(draws).weight
     out = np.empty((len(q), len(X), *latents))
     numbers = 4 * len(draws) * int(np.prod(latents))  # mean and variance, in results of groups and merged
     for rows in slices(len(X), max(over_draws.HELD_BYTES // (8 * numbers), 1)):
-        moments = observed_moments(model, draws, X[rows], n_jobs=n_jobs)
-        out[:, rows] = mixture.quantiles(q, *moments, WeightedDraws.of(draws).weight)
+        # (a name for the moments would keep them until those of the next block are there)
+        out[:, rows] = mixture.quantiles(q, *observed_moments(model, draws, X[rows], n_jobs=n_jobs), weight)
     return out
 
 

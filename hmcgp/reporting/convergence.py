@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hmcgp.numerics.quantiles import weighted_quantile
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.trace import Trace
@@ -29,6 +30,23 @@ def rhat(x: Array) -> float:
 def ess(x: Array) -> tuple[float, float]:
     """Effective sample sizes of the bulk and of the tails."""
     return _defined(arviz_compat.ess_bulk, x), _defined(arviz_compat.ess_tail, x)
+
+
+def weighted_ess(x: Array, weight: Array) -> tuple[float, float]:
+    """Effective sample sizes of the mean, and of the 5 % and 95 % quantiles, of draws with weights w.
+
+    The mean is that of w(x - μ) up to a factor, so that ESS = ESS[w(x - μ)] Var_w(x)/E[w²(x - μ)²] with E[w] = 1: the
+    autocorrelation of the chains and the spread of the weights both count.  Of a quantile, x is whether it is exceeded.
+    """
+    weight = weight / weight.mean()
+
+    def effective(values: Array) -> float:
+        deviation = values - np.mean(weight * values)
+        spread, noise = np.mean(weight * deviation**2), np.mean((weight * deviation) ** 2)
+        return float(_defined(arviz_compat.ess_mean, weight * deviation) * spread / noise) if noise > 0.0 else np.nan
+
+    tails = weighted_quantile(x.ravel(), arviz_compat.TAIL, weight.ravel())
+    return effective(x), min(effective((x <= q).astype(float)) for q in tails)
 
 
 def mcse_mean(x: Array) -> float:

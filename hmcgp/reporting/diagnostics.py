@@ -14,8 +14,9 @@ import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.numerics.quantiles import weighted_quantile
 from hmcgp.reporting import findings
-from hmcgp.reporting.convergence import bfmi, ess, mcse_mean, rhat
+from hmcgp.reporting.convergence import bfmi, ess, mcse_mean, rhat, weighted_ess
 from hmcgp.reporting.findings import SOLVER_KINDS, Finding
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.trace import Trace
@@ -42,7 +43,8 @@ def summary(trace: Trace, parameters: str | Iterable[str] | None = None) -> pd.D
         One row per name.  Columns: `mean`, `sd`, `median`, the quantiles `q5` and `q95`, the effective
         sample sizes `ess_bulk` and `ess_tail`, `r_hat`, and `mcse_mean`, the Monte Carlo standard error
         of the mean.  `r_hat` of one chain and all convergence statistics of fewer
-        than four draws are NaN.
+        than four draws are NaN.  Where the draws carry weights, all columns are of the weighted draws, but for
+        `r_hat`, which compares the chains as they ran.
 
     Raises
     ------
@@ -50,7 +52,8 @@ def summary(trace: Trace, parameters: str | Iterable[str] | None = None) -> pd.D
         If a name in `parameters` is not in the trace.
     """
     columns = sorted(select(trace.names, parameters))
-    rows = [_describe(trace.draws[:, :, j]) for j in columns]
+    weight = None if trace.log_weight is None else trace.weight.reshape(trace.draws.shape[:2])
+    rows = [_describe(trace.draws[:, :, j], weight) for j in columns]
     return pd.DataFrame(rows, index=[trace.names[j] for j in columns], columns=COLUMNS)
 
 
@@ -132,10 +135,22 @@ def _known_as(name: str) -> tuple[str, str, str]:
     return name, parameter, parameter.rpartition(".")[2]
 
 
-def _describe(x: Array) -> list[float]:
-    """One row of `summary` from the draws of one parameter, (chains, draws)."""
+def _describe(x: Array, weight: Array | None) -> list[float]:
+    """One row of `summary` from the draws of one parameter, and their weights if they carry any, (chains, draws)."""
     if x.size == 0:
         return [np.nan] * len(COLUMNS)
+    if weight is not None:
+        mean = float(np.average(x, weights=weight))
+        sd = float(np.sqrt(np.average((x - mean) ** 2, weights=weight)))
+        bulk, tail = weighted_ess(x, weight)
+        return [
+            mean,
+            sd,
+            *weighted_quantile(x.ravel(), [0.5, 0.05, 0.95], weight.ravel()),
+            bulk,
+            tail,
+            rhat(x),
+            sd / np.sqrt(bulk),
+        ]
     sd = float(np.std(x, ddof=1)) if x.size > 1 else np.nan
-    quantiles = (float(q) for q in np.quantile(x, [0.5, 0.05, 0.95]))
-    return [float(np.mean(x)), sd, *quantiles, *ess(x), rhat(x), mcse_mean(x)]
+    return [float(np.mean(x)), sd, *np.quantile(x, [0.5, 0.05, 0.95]), *ess(x), rhat(x), mcse_mean(x)]

@@ -58,6 +58,11 @@ def ess_bulk(x: Array) -> float:
     return _scalar(_array_statistics().ess(x, method="bulk"))
 
 
+def ess_mean(x: Array) -> float:
+    """Effective sample size for the mean of x, of shape (chains, draws)."""
+    return _scalar(_array_statistics().ess(x, method="mean"))
+
+
 def ess_tail(x: Array) -> float:
     """Smaller effective sample size of the 5 % and 95 % quantiles of x, of shape (chains, draws)."""
     return _scalar(_array_statistics().ess(x, method="tail", prob=TAIL))

@@ -215,7 +215,7 @@ def test_append_equals_a_refit_at_the_same_hyperparameters(kind):
         predict.latent_moments(gp.model_, draws, asked), predict.latent_moments(whole, draws, asked), strict=True
     ):
         np.testing.assert_allclose(found, expected, atol=1e-8)
-    for theta in draws[:3]:
+    for theta in draws.theta[:3]:
         assert gp.model_.posterior(theta)[1].log_z == pytest.approx(whole.posterior(theta)[1].log_z, abs=1e-8)
     np.testing.assert_allclose(gp._targets.observed(gp.model_), targets, rtol=1e-12)
     np.testing.assert_allclose(
@@ -230,7 +230,7 @@ def test_append_equals_a_refit_at_the_same_hyperparameters(kind):
 
 def test_covariance_between_outputs():
     gp = quick(outputs="coregional").fit(X, GAPS)
-    draws, names = gp._kept_draws(), gp.model_.names
+    draws, names = gp._kept_draws().theta, gp.model_.names
     s0, s1, m = (draws[:, names.index(name)] for name in ("scale[yield]", "scale[price]", "mixing[price,yield]"))
     B, (u, v) = gp.output_covariance(), gp._targets.scaling.spread
     np.testing.assert_allclose(B[:, 0, 0], (u * s0) ** 2, rtol=1e-12)

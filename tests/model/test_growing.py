@@ -11,6 +11,7 @@ from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian, VaryingNoise
 from hmcgp.model import growing
 from hmcgp.posterior import predict
+from hmcgp.posterior.weights import pareto_smoothed
 from tests.helpers.checks import classification_problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # chains here are short
@@ -44,7 +45,7 @@ def test_regression_equals_a_refit_at_the_same_hyperparameters(pieces):
     got_mean, got_variance = predict.latent_moments(gp.model_, gp._kept_draws(), gp._inputs.scaling.apply(X_NEW))
     np.testing.assert_allclose(got_mean, mean, atol=1e-8)
     np.testing.assert_allclose(got_variance, variance, atol=1e-8)
-    for theta in gp._kept_draws()[:3]:
+    for theta in gp._kept_draws().theta[:3]:
         kept, fresh = gp.model_.posterior(theta)[1], whole.posterior(theta)[1]
         assert kept.log_z == pytest.approx(fresh.log_z, abs=1e-8)
         np.testing.assert_allclose(kept.posterior.cavity(), fresh.posterior.cavity(), atol=1e-8)
@@ -53,7 +54,7 @@ def test_regression_equals_a_refit_at_the_same_hyperparameters(pieces):
 
 @pytest.mark.parametrize(("likelihood", "evidence"), [("logistic", "laplace"), ("probit", "ep"), ("logistic", "lower")])
 def test_classification_equals_a_refit_at_the_same_hyperparameters(likelihood, evidence):
-    gp = GPClassifier(likelihood=likelihood, evidence=evidence, **SHORT).fit(X[:35], LABELS[:35])
+    gp = GPClassifier(likelihood=likelihood, evidence=evidence, refine=None, **SHORT).fit(X[:35], LABELS[:35])
     gp.append(X[35:44], LABELS[35:44]).append(X[44:], LABELS[44:])
     _, (mean, variance) = at_same_draws(gp, X, LABELS)
     got_mean, got_variance = predict.latent_moments(gp.model_, gp._kept_draws(), gp._inputs.scaling.apply(X_NEW))
@@ -64,28 +65,23 @@ def test_classification_equals_a_refit_at_the_same_hyperparameters(likelihood, e
 
 def test_weights_are_the_predictive_density_of_what_came():
     gp = GPRegressor(**SHORT).fit(X[:40], Y[:40])
-    draws = gp._kept_draws()
+    before = gp.trace_
     mean, variance = predict.observed_moments(*gp._new_inputs(X[40:41]))
     mean, variance = gp._targets.in_units(mean), gp._targets.unit**2 * variance
     expected = -0.5 * ((Y[40] - mean[:, 0]) ** 2 / variance[:, 0] + np.log(2.0 * np.pi * variance[:, 0]))
     gp.append(X[40:41], Y[40:41])
-    got = gp._log_weight - np.log(gp._targets.unit)  # a density in the units of y
+    got = np.ravel(gp.trace_.stats["lp"] - before.stats["lp"]) - np.log(gp._targets.unit)  # in the units of y
     np.testing.assert_allclose(got, expected, atol=1e-8)
-    assert len(gp._kept_draws()) == len(draws)
+    weights = pareto_smoothed(expected)
+    np.testing.assert_allclose(gp.trace_.log_weight.ravel(), weights.log_weight, atol=1e-7)
+    assert gp.trace_.n_effective == pytest.approx(weights.effective, rel=1e-6)
+    assert gp.sampling_trace_ is before
 
 
 def test_a_surprise_asks_for_a_refit():
     gp = GPRegressor(**SHORT).fit(X[:40], Y[:40])
     with pytest.warns(ApproximationWarning, match=r"effective \(of 60, below 50 %\).*Fit again with all rows"):
         gp.append(X[40:], Y[40:] + 15.0 * np.sign(RNG.normal(size=10)))
-
-
-def test_resampling_keeps_proportions():
-    weights = np.array([0.5, 0.0, 0.25, 0.25])
-    np.testing.assert_array_equal(growing.resampled(weights), [0, 0, 2, 3])
-    w, share = growing.effective_share(np.log([1.0, 1.0, 1.0, 1e-300]))
-    assert share == pytest.approx(0.75)
-    np.testing.assert_allclose(w, [1 / 3, 1 / 3, 1 / 3, 0.0], atol=1e-12)
 
 
 def test_without_memory_for_factors_the_answer_is_the_same(monkeypatch):
@@ -106,7 +102,9 @@ def test_known_and_varying_noise_grow_too():
     varying = GPRegressor(likelihood=VaryingNoise(), **SHORT).fit(X[:47], Y[:47]).append(X[47:], Y[47:])
     _, (mean, _) = at_same_draws(varying, X, varying._targets.scaling.apply(Y[:, None])[:, 0])
     np.testing.assert_allclose(
-        varying.latent_mean_and_variance(X_NEW)[0], varying._targets.in_units(mean.mean(axis=0)), atol=1e-7
+        varying.latent_mean_and_variance(X_NEW)[0],
+        varying._targets.in_units(np.average(mean, axis=0, weights=varying.trace_.weight)),
+        atol=1e-7,
     )
 
 
@@ -134,7 +132,7 @@ def test_rows_of_several_classes_are_appended(kernel, likelihood, evidence):
     classes = np.array(["a", "b", "c"])[np.argmax(np.column_stack([X[:, 0], X[:, 1], -X.sum(axis=1)]), axis=1)]
     gp = GPClassifier(kernel, likelihood=likelihood, evidence=evidence, sampler="map", progressbar=False, n_jobs=1)
     gp.fit(X[:40], classes[:40]).append(X[40:], classes[40:])
-    theta = gp._kept_draws()[0]
+    theta = gp._kept_draws().theta[0]
     kept = gp.model_.posterior(theta)[1]
     fresh = Model(gp.model_.X, gp.model_.y, kernel=gp.model_.kernel, likelihood=gp.model_.likelihood)
     assert len(gp.model_._kept) == 1
@@ -144,7 +142,7 @@ def test_rows_of_several_classes_are_appended(kernel, likelihood, evidence):
 
 def test_another_evidence_does_not_answer_from_what_was_kept():
     gp = GPClassifier(sampler="map", progressbar=False, n_jobs=1).fit(X[:40], LABELS[:40]).append(X[40:], LABELS[40:])
-    bounds, theta = gp.evidence_bounds(), gp._kept_draws()[0]
+    bounds, theta = gp.evidence_bounds(), gp._kept_draws().theta[0]
     fresh = Model(gp.model_.X, gp.model_.y, kernel=gp.model_.kernel, evidence="lower")
     assert bounds.lower[0] == pytest.approx(fresh.posterior(theta)[1].log_z, abs=1e-8)
     assert bounds.lower[0] < bounds.upper[0]

@@ -19,6 +19,7 @@ from hmcgp.likelihoods import Gaussian, LabelNoise, Logistic, Probit
 from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import over_draws, predict
 from hmcgp.posterior.leave_one_out import LeaveOneOut, combine, log_predictive_per_draw
+from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime import arviz_compat
 from tests.helpers.checks import classification_problem
 
@@ -172,7 +173,7 @@ def test_the_result_does_not_depend_on_the_workers_and_travels_to_processes():
     one, two = (leaving_out.loo(model, draws, n_jobs=n) for n in (1, 2))
     np.testing.assert_array_equal(one.pointwise, two.pointwise)
     statistic, copied = pickle.loads(pickle.dumps((leaving_out._Cavities(), model)))
-    group = over_draws.solve_group(statistic, copied, draws[:25])
+    group = over_draws.solve_group(statistic, copied, WeightedDraws.of(draws[:25]))
     np.testing.assert_array_equal(group[0], leaving_out.cavities(model, draws)[0][:25])
 
 
