@@ -62,7 +62,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         Warm-up draws of each chain, used to set the sampler and then kept apart.
     chains : int, default=4
     predict_draws : int or None, default=500
-        Predictions average over this many draws, evenly spaced among all; None takes all.  Each costs a factorisation.
+        Predictions average over at most this many draws, as many of each chain and evenly spaced; None takes all.  Each
+        costs a factorisation.
     n_jobs : int, optional
         Workers for chains and predictions; default: all cores (one inside a joblib worker).  Threads, unless
         `joblib.parallel_config` names a backend: "loky" for processes, "dask" for a cluster.  Draws do not depend

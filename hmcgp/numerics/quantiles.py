@@ -29,7 +29,7 @@ def weighted_quantile(x: Array, q: ArrayLike, weight: Array | None = None) -> An
     ndarray of shape (...) or (k, ...)
     """
     if weight is None or np.ptp(weight) == 0.0:
-        return np.quantile(x, q, axis=0)
+        return np.quantile(x, np.asarray(q, dtype=float), axis=0)
     there = weight > 0.0
     x, weight = np.asarray(x)[there], weight[there]
     columns = x.reshape(len(x), -1)

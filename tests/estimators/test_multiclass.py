@@ -24,7 +24,7 @@ FAST = {"sampler": "map", "random_state": 0, "progressbar": False}
 
 @pytest.fixture(scope="module")
 def fitted(thyroid):
-    return GPClassifier(**FAST).fit(*thyroid)
+    return GPClassifier(refine=None, **FAST).fit(*thyroid)
 
 
 # -- the likelihood ------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_labels_of_any_kind_and_their_order(fitted, thyroid):
     np.testing.assert_array_equal(fitted.classes_, np.unique(y))
     assert isinstance(fitted.model_.likelihood, Softmax)
     assert isinstance(fitted.model_.evidence, SoftmaxLaplace)
-    renamed = GPClassifier(**FAST).fit(X, 10 - np.unique(y, return_inverse=True)[1])  # reversed order
+    renamed = GPClassifier(refine=None, **FAST).fit(X, 10 - np.unique(y, return_inverse=True)[1])  # reversed order
     np.testing.assert_allclose(renamed.predict_proba(X)[:, ::-1], fitted.predict_proba(X), atol=2e-3)
 
 
