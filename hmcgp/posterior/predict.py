@@ -176,7 +176,7 @@ class _ProbabilitySums(Statistic):
         return model.likelihood.count(model.y), len(self.X)
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
-        for rows, p in _class_probabilities(draw, self.X):
+        for rows, p in class_probabilities(draw, self.X):
             out[:, rows] += draw.weight * p
 
     def merge(self, out: Array, group: Group, part: Array) -> None:
@@ -193,7 +193,7 @@ class _Probabilities(Statistic):
         return n_draws, len(self.X), model.likelihood.count(model.y)
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
-        for rows, p in _class_probabilities(draw, self.X):
+        for rows, p in class_probabilities(draw, self.X):
             out[draw.index, rows] = p.T
 
 
@@ -277,7 +277,7 @@ def _latent(draw: SolvedDraw, X: Array) -> Iterator[tuple[slice, Array, Array]]:
         yield rows, *latent_gaussian(draw, X[rows])
 
 
-def _class_probabilities(draw: SolvedDraw, X: Array) -> Iterator[tuple[slice, Array]]:
+def class_probabilities(draw: SolvedDraw, X: Array) -> Iterator[tuple[slice, Array]]:
     """Yield rows and probabilities of the classes, of shape (C, m), for every block of new inputs."""
     posterior = draw.evidence.posterior
     if isinstance(posterior, SupportsLatentMixture):
