@@ -114,7 +114,7 @@ def audit(
         shift_error=shift_error,
         probability=before @ p,
         exact_probability=for_rows @ p_exact,
-        change_error=_paired_error(for_rows, p_exact, before, p),
+        change_error=_standard_error(_influences(for_rows, p_exact, before, p)),
         rows="training rows" if X is None else "given rows",
     )
 
@@ -157,20 +157,25 @@ def _evenly_spaced(n: int, n_max: int) -> NDArray[np.intp]:
     return np.arange(n) if n <= n_max else np.linspace(0, n - 1, n_max).round().astype(np.intp)
 
 
-def _paired_error(after: Array, exact: Array, before: Array, approximate: Array) -> Array:
-    """Standard error of the differences after @ exact - before @ approximate of columns; NaN for one draw."""
-    S = len(after)
-    if S == 1:
-        return np.full(exact.shape[1], np.nan)
-    parts = after[:, None] * (exact - after @ exact) - before[:, None] * (approximate - before @ approximate)
-    return np.asarray(np.sqrt(np.sum(parts**2, axis=0) * S / (S - 1.0)))
+def _influences(after: Array, exact: Array, before: Array, approximate: Array) -> Array:
+    """Part of each draw in the differences after @ exact - before @ approximate of columns, of shape (S, m)."""
+    return after[:, None] * (exact - after @ exact) - before[:, None] * (approximate - before @ approximate)
+
+
+def _standard_error(influences: Array) -> Array:
+    """Standard error of sums over draws; NaN for one draw."""
+    S, m = influences.shape
+    return np.full(m, np.nan) if S == 1 else np.sqrt(np.sum(influences**2, axis=0) * S / (S - 1.0))
 
 
 def _shift(u: Array, before: Array, after: Array) -> tuple[Array, Array]:
-    """Shift of the means of u, of shape (S, p), in standard deviations, and its standard error."""
-    mean = before @ u
-    sd = np.sqrt(before @ (u - mean) ** 2)
+    """Shift of the means of u, of shape (S, p), in standard deviations, and its standard error; NaN for one draw."""
     if len(u) == 1:
         return np.full(u.shape[1], np.nan), np.full(u.shape[1], np.nan)
+    mean = before @ u
+    sd = np.sqrt(before @ (u - mean) ** 2)
     sd = np.where(sd > 0.0, sd, 1.0)  # a hyperparameter that does not vary does not move
-    return (after @ u - mean) / sd, _paired_error(after, u, before, u) / sd
+    z = (u - mean) / sd
+    shift = after @ z
+    of_sd = 0.5 * shift * before[:, None] * (z**2 - 1.0)  # the unit is estimated from the same draws
+    return shift, _standard_error(_influences(after, z, before, z) - of_sd)

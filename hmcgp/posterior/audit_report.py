@@ -174,7 +174,7 @@ class Audit:
             return (
                 "so can the hyperparameters."
                 if self.status == "good"
-                else "hyperparameters move by less than half an sd."
+                else "no hyperparameter clearly moves by half an sd."
             )
         more = f" and {len(moved) - 3} others" if len(moved) > 3 else ""
         return f"{', '.join(moved[:3])}{more} would lie elsewhere."
