@@ -13,6 +13,9 @@ relative to it, weights are bounded.
 For a given number of samples Ẑ is unbiased.  More of them where the standard error is above `tol` (optional stopping)
 make a bias of the order of its square.
 
+In one or two dimensions (priors of low rank) batches are so even that only rare points in the tail make an error: there
+the standard error may be too small by a factor of 2, at a size of 1e-3, and k is large.
+
 There is no gradient: the estimate is noise around a smooth function of K.
 """
 
@@ -35,7 +38,7 @@ from hmcgp.runtime.typing import Array
 
 KEPT = 4096  # samples that predictions average over
 _K_GAUSSIAN = 0.5  # Pareto k up to which the Gaussian is the proposal
-_EVEN = 0.1  # share of `tol` that the standard error of the pilot has where weights are even, whatever their tail
+_EVEN = 0.02  # share of `tol` that the standard error of the pilot has where weights are even, whatever their tail
 _LEAST = 8  # batches whose scatter is a standard error
 
 
