@@ -29,7 +29,7 @@ from hmcgp.model import Model
 from hmcgp.posterior.audit_report import Audit, reliable_weights
 from hmcgp.posterior.over_draws import SolvedDraw, Statistic, summarise
 from hmcgp.posterior.predict import class_probabilities
-from hmcgp.runtime import arviz_compat
+from hmcgp.posterior.weights import Draws, WeightedDraws, pareto_smoothed
 from hmcgp.runtime.typing import Array
 
 N_DRAWS = 50  # audited by default
@@ -37,11 +37,10 @@ N_DRAWS = 50  # audited by default
 
 def audit(
     model: Model,
-    draws: Array,
+    draws: Draws,
     X: Array | None = None,
     *,
     n_draws: int = N_DRAWS,
-    log_weights: Array | None = None,
     exact: LatentSampling | None = None,
     n_jobs: int | None = None,
 ) -> Audit:
@@ -51,14 +50,12 @@ def audit(
     ----------
     model : Model
         Of labels: logistic, probit or label noise, with the evidence to be audited.
-    draws : ndarray of shape (S, p)
-        Natural hyperparameters, drawn with that evidence.
+    draws : ndarray of shape (S, p), or WeightedDraws
+        Natural hyperparameters, drawn with that evidence, or weighted to it.
     X : ndarray of shape (m, d), optional
         Inputs whose class probabilities are compared, scaled as the model's.  Default: the training inputs.
     n_draws : int, default=50
         At most so many draws, evenly spaced, are audited.  Below 25, nothing is said about the hyperparameters.
-    log_weights : ndarray of shape (S,), optional
-        Weights that the draws carry already; default: equal ones.
     exact : LatentSampling, optional
         How the latent values are sampled; default: `LatentSampling()`.
     n_jobs : int, optional
@@ -71,7 +68,8 @@ def audit(
     Raises
     ------
     InvalidInput
-        For numbers, whose evidence is exact already, and several classes, for which there is no exact evidence.
+        For numbers, whose evidence is exact already; for a fit with refine="exact"; and for several classes, for which
+        there is no exact evidence.
 
     Notes
     -----
@@ -80,35 +78,31 @@ def audit(
     """
     exact = LatentSampling() if exact is None else exact
     _check(model, exact)
-    draws = np.asarray(draws, dtype=float)
-    chosen = _evenly_spaced(len(draws), n_draws)
-    base = np.zeros(len(chosen)) if log_weights is None else np.asarray(log_weights, dtype=float)[chosen]
+    given = WeightedDraws.of(draws)
+    chosen = _evenly_spaced(len(given), n_draws)
+    audited, base = given.theta[chosen], given.log_weight[chosen]
     statistic = _Audited(model.X if X is None else X)
     approximate, sampled = (
-        summarise(statistic, m, draws[chosen], n_jobs=n_jobs) for m in (model, model.with_evidence(exact))
+        summarise(statistic, m, audited, n_jobs=n_jobs) for m in (model, model.with_evidence(exact))
     )
     change = sampled[:, 0] - approximate[:, 0]
-    before, after = (np.exp(w - np.logaddexp.reduce(w)) for w in (base, base + change))
-    weights_k = np.nan
-    if len(chosen) > 1:
-        smoothed, k = arviz_compat.psis((base + change)[None], 1.0)
-        after, weights_k = np.exp(smoothed[0]), float(k[0])
-    n_effective = float(1.0 / np.sum(after**2))
-    for_rows = after if reliable_weights(weights_k, n_effective) else before
-    u = np.array([model.unconstrain(theta) for theta in draws[chosen]])
-    shift, shift_error = _shift(u, before, after)
+    before = np.exp(base - np.logaddexp.reduce(base))
+    weights = pareto_smoothed(base + change)
+    after, k = np.exp(weights.log_weight), weights.pareto_k if len(chosen) > 1 else np.nan
+    for_rows = after if reliable_weights(k, weights.effective) else before
+    shift, shift_error = _shift(np.array([model.unconstrain(theta) for theta in audited]), before, after)
     p, p_exact = approximate[:, 4:], sampled[:, 4:]  # (S, m)
     return Audit(
         evidence=type(model.evidence).__name__,
         draws=chosen,
-        n_given=len(draws),
+        n_given=len(given),
         log_z_change=change,
         standard_error=sampled[:, 1],
         pareto_k=sampled[:, 2],
         n_samples=sampled[:, 3].astype(np.intp),
-        log_weights=np.log(after),
-        weights_k=weights_k,
-        n_effective=n_effective,
+        log_weights=weights.log_weight,
+        weights_k=k,
+        n_effective=weights.effective,
         names=model.names,
         shift=shift,
         shift_error=shift_error,
@@ -140,6 +134,8 @@ class _Audited(Statistic):
 def _check(model: Model, exact: LatentSampling) -> None:
     """Refuse likelihoods that have no approximation, or no exact evidence to compare with."""
     likelihood = model.likelihood
+    if isinstance(model.evidence, LatentSampling):
+        raise InvalidInput("this evidence is made of samples of the latent values itself: there is nothing to audit.")
     if isinstance(likelihood, exact.supports):
         return
     name = type(likelihood).__name__

@@ -151,12 +151,12 @@ class Audit:
         is_ep = self.evidence in {EP.__name__, TAP.__name__}
         if self.status == "unknown":
             more = f"audit more draws (n_draws={4 * len(self.draws)})"
-            return f"{more}." if is_ep else f"{more}, or fit with evidence='ep' and audit again."
+            return f"{more}." if is_ep else f"{more}, or fit with refine='ep' and audit again."
         if self.status == "good" and len(self._moved) == 0:
             return "nothing."
         if is_ep:
-            return "predict with model.with_evidence('sampled'), which averages over the exact latent posterior."
-        return "fit with evidence='ep', and audit again."
+            return "fit with refine='exact', which averages over the exact latent posterior."
+        return "fit with refine='ep' (or evidence='ep'), and audit again."
 
     @property
     def _moved(self) -> NDArray[np.intp]:
