@@ -1,7 +1,5 @@
 """Latent predictions of one draw of the hyperparameters at new inputs: a Gaussian, or a mixture of Gaussians."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hmcgp.errors import InvalidInput

@@ -14,8 +14,6 @@ net.  In r dimensions, the ratio of the two densities depends on the length of a
     log N(z) - log t(z) = -½|z|² + ½(ν + r) log(1 + |z|²/ν) + r/2 log(ν/2) - log Γ((ν + r)/2) + log Γ(ν/2).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

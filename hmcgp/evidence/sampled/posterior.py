@@ -8,8 +8,6 @@ was observed.  In terms of EP's predictions N(μ, σ²) there, with R = (K + dia
 so that the posterior of f* is a mixture of Gaussians of one variance, with the weights ρ_j.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

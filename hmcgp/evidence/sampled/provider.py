@@ -19,8 +19,6 @@ the standard error may be too small by a factor of 2, at a size of 1e-3, and k i
 There is no gradient: the estimate is noise around a smooth function of K.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -48,7 +46,8 @@ class LatentSampling(Provider):
 
     Exact, but for a sampling error that is reported: `posterior.standard_error`, `posterior.pareto_k` (above 0.7, the
     standard error itself is not to be trusted) and `posterior.n_samples`.  Values only: hyperparameters are sampled
-    with another evidence and weighted to this one, or audited by it (`GPClassifier.audit`).
+    with another evidence and weighted to this one (`GPClassifier(refine="exact")`), or audited by it
+    (`GPClassifier.audit`).
 
     Parameters
     ----------
@@ -101,9 +100,9 @@ class LatentSampling(Provider):
         if gradient:
             raise InvalidInput(
                 "LatentSampling estimates log p(y | θ) from random samples, which has no gradient to follow: sample or "
-                "maximise the hyperparameters with evidence='ep' (or 'laplace'), then hand the draws to "
-                "model.with_evidence('sampled'), or ask GPClassifier.audit() for the difference. In a call of the "
-                "provider, take gradient=False."
+                "maximise the hyperparameters with evidence='ep' (or 'laplace'), and have the draws weighted to this, "
+                "GPClassifier(refine='exact'), or compared with it, gp.audit(). In a call of the provider, take "
+                "gradient=False."
             )
         solution = EP()(K, y, likelihood, start, gradient=False)
         ep = solution.posterior
