@@ -6,9 +6,11 @@ from hmcgp.evidence.base import (
     Posterior,
     Provider,
     SupportsJointPrediction,
+    SupportsLatentMixture,
     SupportsLeaveGroupsOut,
     SupportsLeaveOneOut,
     SupportsMoreRows,
+    SupportsStandardError,
     SupportsWarmStart,
     SupportsWorkSpace,
 )
@@ -17,6 +19,7 @@ from hmcgp.evidence.ep import EP, TAP, MultinomialEP, NaiveMeanField
 from hmcgp.evidence.exact import Exact
 from hmcgp.evidence.iterative import Iterative
 from hmcgp.evidence.laplace import Laplace, SoftmaxLaplace
+from hmcgp.evidence.sampled import LatentSampling
 
 __all__ = [
     "EP",
@@ -26,6 +29,7 @@ __all__ = [
     "Exact",
     "Iterative",
     "Laplace",
+    "LatentSampling",
     "LowerBound",
     "MultinomialEP",
     "NaiveMeanField",
@@ -33,9 +37,11 @@ __all__ = [
     "Provider",
     "SoftmaxLaplace",
     "SupportsJointPrediction",
+    "SupportsLatentMixture",
     "SupportsLeaveGroupsOut",
     "SupportsLeaveOneOut",
     "SupportsMoreRows",
+    "SupportsStandardError",
     "SupportsWarmStart",
     "SupportsWorkSpace",
     "UpperBound",

@@ -58,6 +58,49 @@ class Posterior(Protocol):
 
 
 @runtime_checkable
+class SupportsLatentMixture(Posterior, Protocol):
+    """A posterior that is not Gaussian: its latent predictions are mixtures of Gaussians."""
+
+    @property
+    def n_points(self) -> int:
+        """Number J of components."""
+        ...
+
+    def predict_mixture(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array, Array]:
+        """Latent mixture at new inputs (see `Posterior.predict`), whose components differ in their means only.
+
+        Returns
+        -------
+        weights : ndarray of shape (J,)
+            Of the components, with sum 1.
+        means : ndarray of shape (J, m)
+        variance : ndarray of shape (m,)
+            Of every component.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsStandardError(Protocol):
+    """A posterior whose log evidence is an estimate from random samples."""
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of log Z."""
+        ...
+
+    @property
+    def pareto_k(self) -> float:
+        """Shape of the tail of the samples' weights; above 0.7, the standard error is not reliable either."""
+        ...
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        ...
+
+
+@runtime_checkable
 class SupportsLeaveOneOut(Protocol):
     """A posterior from which one row can be left out."""
 

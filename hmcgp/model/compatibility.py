@@ -29,7 +29,9 @@ PROVIDERS: dict[str, type[Any]] = {
     "upper": providers.UpperBound,
     "softmax": providers.SoftmaxLaplace,
     "multinomial_ep": providers.MultinomialEP,
+    "sampled": providers.LatentSampling,
 }
+_NO_DENSITY = {"upper", "sampled"}  # evaluated at draws that were made with another evidence
 _OF_CLASSES = {"laplace": "softmax", "ep": "multinomial_ep"}  # names of the methods for several classes
 
 
@@ -80,7 +82,9 @@ def resolve(
     provider: Any = as_provider(evidence, several_classes=isinstance(lik, Classes))
     if not isinstance(lik, provider.supports):
         fitting = [
-            f"evidence={name!r}" for name, p in PROVIDERS.items() if isinstance(lik, p.supports) and name != "upper"
+            f"evidence={name!r}"
+            for name, p in PROVIDERS.items()
+            if isinstance(lik, p.supports) and name not in _NO_DENSITY
         ]
         others = ", ".join(c.__name__ for c in provider.supports)
         raise InvalidInput(

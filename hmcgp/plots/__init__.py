@@ -7,6 +7,7 @@ global settings of matplotlib.
 
 from __future__ import annotations
 
+from hmcgp.plots._audit import audit
 from hmcgp.plots._calibration import calibration
 from hmcgp.plots._compare import compare_evidence
 from hmcgp.plots._confusion import confusion
@@ -17,6 +18,7 @@ from hmcgp.plots._relevance import relevance
 from hmcgp.plots._trace import trace
 
 __all__ = [
+    "audit",
     "calibration",
     "compare_evidence",
     "confusion",

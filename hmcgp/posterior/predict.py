@@ -3,7 +3,8 @@
     p(y* = 1 | y) = Σ_s w_s ∫ p(y* = 1 | f*) N(f*; μ_s, σ²_s) df*,     μ_s = k*'α_s,  σ²_s = k** - k*'R_s k*
 
 The weights w_s sum to 1; they are equal unless the draws carry others (`weights`).
-With several classes f* has a component for each, μ_s as many, and σ²_s is their covariance.
+With several classes f* has a component for each, μ_s as many, and σ²_s is their covariance.  Where the latent
+posterior is a weighted sample instead of a Gaussian (`SupportsLatentMixture`), N(f*; μ_s, σ²_s) becomes the mixture.
 
 One factorisation serves all new inputs of a draw.  New inputs come in blocks, so that beside two n x n matrices a
 worker holds at most about BLOCK_BYTES of cross-covariances and the moments computed from them.
@@ -25,11 +26,12 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.evidence import Evidence, SupportsJointPrediction
+from hmcgp.evidence import Evidence, SupportsJointPrediction, SupportsLatentMixture
 from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model import Model
 from hmcgp.posterior import mixture, over_draws
+from hmcgp.posterior.latent_values import latent_gaussian, mean_class_probabilities
 from hmcgp.posterior.over_draws import Group, SolvedDraw, Statistic, slices, summarise
 from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.interrupts import defer_interrupts
@@ -174,8 +176,8 @@ class _ProbabilitySums(Statistic):
         return model.likelihood.count(model.y), len(self.X)
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
-        for rows, mean, variance in _latent(draw, self.X):
-            out[:, rows] += draw.weight * draw.likelihood.class_probabilities(mean, variance)
+        for rows, p in class_probabilities(draw, self.X):
+            out[:, rows] += draw.weight * p
 
     def merge(self, out: Array, group: Group, part: Array) -> None:
         out += part
@@ -191,8 +193,8 @@ class _Probabilities(Statistic):
         return n_draws, len(self.X), model.likelihood.count(model.y)
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
-        for rows, mean, variance in _latent(draw, self.X):
-            out[draw.index, rows] = draw.likelihood.class_probabilities(mean, variance).T
+        for rows, p in class_probabilities(draw, self.X):
+            out[draw.index, rows] = p.T
 
 
 @dataclass(frozen=True)
@@ -272,7 +274,18 @@ class _JointLogDensity(_LogDensity):
 def _latent(draw: SolvedDraw, X: Array) -> Iterator[tuple[slice, Array, Array]]:
     """Yield rows, latent mean and latent variance for every block of new inputs."""
     for rows in _blocks(draw.model, len(X)):
-        yield rows, *_predict(draw, X[rows])
+        yield rows, *latent_gaussian(draw, X[rows])
+
+
+def class_probabilities(draw: SolvedDraw, X: Array) -> Iterator[tuple[slice, Array]]:
+    """Yield rows and probabilities of the classes, of shape (C, m), for every block of new inputs."""
+    posterior = draw.evidence.posterior
+    if isinstance(posterior, SupportsLatentMixture):
+        for rows in _blocks(draw.model, len(X), 6 * posterior.n_points):  # means, probabilities, and what makes them
+            yield rows, mean_class_probabilities(draw, posterior, X[rows])
+    else:
+        for rows, mean, variance in _latent(draw, X):
+            yield rows, draw.likelihood.class_probabilities(mean, variance)
 
 
 def _marginals(draw: SolvedDraw, X: Array, *, observed: bool) -> Iterator[tuple[slice, Array, Array]]:
@@ -284,11 +297,12 @@ def _marginals(draw: SolvedDraw, X: Array, *, observed: bool) -> Iterator[tuple[
         yield rows, mean, variance
 
 
-def _blocks(model: Model, m: int) -> list[slice]:
+def _blocks(model: Model, m: int, more: int = 0) -> list[slice]:
+    """Blocks of m new inputs in BLOCK_BYTES, `more` numbers for each beside its covariances and moments."""
     n_latents = int(np.prod(_latents(model)))
     cross = 2 * n_latents * len(model.X)  # the cross-covariance and its solve
     moments = 16 + 8 * n_latents**2
-    return slices(m, max(BLOCK_BYTES // (8 * (cross + moments)), 1))
+    return slices(m, max(BLOCK_BYTES // (8 * (cross + moments + more)), 1))
 
 
 def _latents(model: Model) -> tuple[int, ...]:
@@ -307,19 +321,6 @@ def _noisy(likelihood: Likelihood) -> NoisyNumbers:
     if not isinstance(likelihood, NoisyNumbers):
         raise InvalidInput(f"observations of {type(likelihood).__name__} are labels: ask for their probabilities.")
     return likelihood
-
-
-def _predict(draw: SolvedDraw, X: Array) -> tuple[Array, Array]:
-    with np.errstate(over="ignore", invalid="ignore"):
-        K_cross = contract.cross_covariance(draw.kernel, draw.model.X, X)
-        mean, variance = draw.evidence.posterior.predict(K_cross, contract.variances(draw.kernel, X))
-    finite = np.array([np.isfinite(part).reshape(len(X), -1).all(axis=1) for part in (mean, variance)]).all(axis=0)
-    if not finite.all():
-        raise InvalidInput(
-            f"the covariance overflows at a new input whose standardised values are {X[np.argmin(finite)].tolist()}: "
-            "it lies too far from the training inputs. Check the units of that row."
-        )
-    return mean, variance
 
 
 @defer_interrupts

@@ -6,7 +6,7 @@ import pytest
 
 from hmcgp import evidence as providers
 from hmcgp.errors import NotConverged
-from hmcgp.evidence import Exact, Iterative, MultinomialEP, SoftmaxLaplace
+from hmcgp.evidence import Exact, Iterative, LatentSampling, MultinomialEP, SoftmaxLaplace
 from hmcgp.likelihoods import MultinomialProbit, OutputNoise, Softmax, VaryingNoise
 from tests.helpers import evidence_contract as contract
 from tests.helpers.checks import classification_problem
@@ -55,11 +55,12 @@ def test_every_public_provider_and_supported_likelihood_is_in_the_suite():
         if isinstance(v, type) and hasattr(v, "supports") and hasattr(v, "__dataclass_fields__")
     }
     # need the inputs of their rows: test_noise.py, test_outputs.py; have a latent value per class: test_softmax.py,
-    # test_multinomial.py; are estimates: test_iterative.py
+    # test_multinomial.py; are estimates: test_iterative.py, test_sampled.py
     elsewhere = {
         (Exact, VaryingNoise),
         (Exact, OutputNoise),
         *((Iterative, lik) for lik in Iterative.supports),
+        *((LatentSampling, lik) for lik in LatentSampling.supports),
         (SoftmaxLaplace, Softmax),
         (MultinomialEP, MultinomialProbit),
     }

@@ -212,7 +212,7 @@ def test_the_carry_changes_the_work_and_not_the_answer():
         (
             {"evidence": "laplac"},
             r"'evidence' must be one of \['ep', 'exact', 'iterative', 'laplace', 'lower', 'multinomial_ep', 'naive', "
-            r"'softmax', 'tap', 'upper'\]",
+            r"'sampled', 'softmax', 'tap', 'upper'\]",
         ),
         ({"likelihood": Failing()}, "'likelihood' must be"),
         ({"evidence": Logistic()}, "'evidence' must be"),

@@ -183,3 +183,56 @@ def test_relevance_needs_a_length_scale_per_input():
     result.parameters_ = [parameter("variance"), parameter("length_scale")]
     with pytest.raises(InvalidInput, match=r"\['variance', 'length_scale'\].*ard=True"):
         plots.relevance(result)
+
+
+# ---------------------------------------------------------------- audit
+
+
+def make_audit(**changes):
+    n, p = 30, np.linspace(0.05, 0.95, 12)
+    content = {
+        "evidence": "Laplace",
+        "draws": np.arange(0, 300, 10),
+        "log_z_change": np.linspace(0.0, 1.0, n),
+        "standard_error": np.full(n, 0.02),
+        "unsure": np.arange(n) < 2,
+        "names": ["variance", "length_scale"],
+        "shift": np.array([0.2, -1.4]),
+        "shift_error": np.array([0.1, 0.2]),
+        "weights_reliable": True,
+        "n_effective": 24.0,
+        "probability": p,
+        "exact_probability": np.where(p > 0.5, p + 0.04, p),
+        "worst_rows": np.arange(12)[::-1],
+        "rms_change": 0.028,
+        "rows": "training rows",
+    }
+    return SimpleNamespace(**content | changes)
+
+
+def test_audit_has_three_panels():
+    found = make_audit()
+    axes = plots.audit(SimpleNamespace(audit=lambda: found))
+    evidence, shifts, rows = axes
+    assert [ax.get_title(loc="left") for ax in axes] == ["log evidence", "hyperparameters", "training rows"]
+    assert evidence.get_title(loc="right") == "2 of 30 in doubt"
+    assert sum(len(c.lines[0].get_xdata()) for c in evidence.containers) == 30
+    assert [label.get_text() for label in shifts.get_yticklabels()] == found.names
+    assert shifts.get_xlim()[0] < -1.8
+    assert shifts.get_title(loc="right") == "24 of 30 draws effective"
+    x, y = rows.lines[1].get_data()
+    assert np.array_equal(x, found.probability)
+    assert np.array_equal(y, found.exact_probability)
+    assert texts(rows) == ["11", "10", "9"]
+
+
+def test_audit_of_one_draw_and_into_given_axes():
+    given = plt.subplots(1, 3)[1]
+    one = {name: np.zeros(1) for name in ("draws", "log_z_change", "standard_error")} | {"unsure": np.array([False])}
+    axes = plots.audit(make_audit(shift=np.full(2, np.nan), n_effective=1.0, **one), axes=given)
+    assert list(axes) == list(given)
+    assert texts(axes[1]) == ["one draw: no statement"]
+    with pytest.raises(InvalidInput, match=r"shape \(3,\)"):
+        plots.audit(make_audit(), axes=given[:2])
+    with pytest.raises(InvalidInput, match=r"what gp.audit\(\) returns"):
+        plots.audit(3)
