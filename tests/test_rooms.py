@@ -26,6 +26,7 @@ ROOMS = [
     "optimize",
     "posterior",
     "reporting",
+    "joint",
     "plots",
     "estimators",
     "datasets",
@@ -39,8 +40,18 @@ STRANGERS = {
     "optimize": ["kernels", "likelihoods", "evidence", "priors", "model"],
     "posterior": ["samplers", "optimize"],
     "reporting": ["kernels", "likelihoods", "evidence", "model", "optimize", "posterior"],
-    "plots": ["numerics", "kernels", "likelihoods", "evidence", "model", "samplers", "optimize", "posterior"],
-    "datasets": ["kernels", "likelihoods", "evidence", "model", "samplers", "posterior", "reporting", "estimators"],
+    "plots": ["joint", "numerics", "kernels", "likelihoods", "evidence", "model", "samplers", "optimize", "posterior"],
+    "datasets": [
+        "joint",
+        "kernels",
+        "likelihoods",
+        "evidence",
+        "model",
+        "samplers",
+        "posterior",
+        "reporting",
+        "estimators",
+    ],
 }
 # Libraries that only some rooms may load.
 LIBRARIES = {"arviz": ["runtime"], "matplotlib": ["runtime", "plots"], "numba": ["numerics", "kernels", "evidence"]}
