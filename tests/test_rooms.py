@@ -40,18 +40,8 @@ STRANGERS = {
     "optimize": ["kernels", "likelihoods", "evidence", "priors", "model"],
     "posterior": ["samplers", "optimize"],
     "reporting": ["kernels", "likelihoods", "evidence", "model", "optimize", "posterior"],
-    "plots": ["joint", "numerics", "kernels", "likelihoods", "evidence", "model", "samplers", "optimize", "posterior"],
-    "datasets": [
-        "joint",
-        "kernels",
-        "likelihoods",
-        "evidence",
-        "model",
-        "samplers",
-        "posterior",
-        "reporting",
-        "estimators",
-    ],
+    "plots": ["numerics", "kernels", "likelihoods", "evidence", "model", "samplers", "optimize", "posterior"],
+    "datasets": ["kernels", "likelihoods", "evidence", "model", "samplers", "posterior", "reporting", "estimators"],
 }
 # Libraries that only some rooms may load.
 LIBRARIES = {"arviz": ["runtime"], "matplotlib": ["runtime", "plots"], "numba": ["numerics", "kernels", "evidence"]}

@@ -3,8 +3,8 @@
     p(u, f | y) ∝ Π p(y_i | f_i)^ω_i N(f; 0, K(u)) p(u)
 
 In the white coordinates of `hmcgp.joint.whitening`, with r(u, ν) the likelihoods over EP's sites, it is
-p(u) Z(u) N(ν; 0, I) r(u, ν).  A move of u at one fixed ν is accepted as far as r varies little along it; the average of r
-over N vectors varies less.  With vectors from Student's t,
+p(u) Z(u) N(ν; 0, I) r(u, ν).  A move of u at one fixed ν is accepted as far as r varies little along it; the average of
+r over N vectors varies less.  With vectors from Student's t,
 
     p(u, ν_1 … ν_N, k | y) ∝ p(u) Z(u) w(u, ν_k) Π t(ν_j),     w = r N(ν; 0, I)/t(ν),
 

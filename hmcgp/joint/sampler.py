@@ -8,8 +8,8 @@
 3. Choose one of the vectors, with probabilities proportional to their weights.
 4. Turn it by elliptical slices around EP's Gaussian (`hmcgp.joint.elliptical`).
 
-Each leaves p(u, f | y) invariant.  In the first third of warm-up, moves are accepted by the guide's density instead: far
-from the posterior, where chains start, the two differ by so much that nothing would be accepted.
+Each leaves p(u, f | y) invariant.  In the first third of warm-up, moves are accepted by the guide's density instead:
+far from the posterior, where chains start, the two differ by so much that nothing would be accepted.
 
 Moves of u at fixed white vectors are those of Murray & Adams (2010) and Filippone & Girolami (2014); slices around an
 approximation those of Nishihara, Murray & Adams (2014).
