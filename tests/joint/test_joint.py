@@ -139,16 +139,16 @@ def test_without_its_jacobian_the_move_of_hyperparameters_is_caught(monkeypatch,
     ids=str,
 )
 def test_every_likelihood_and_guide_has_the_exact_means(likelihood, evidence, n_vectors):
-    if isinstance(likelihood, LabelNoise) and likelihood.parameters:
+    if isinstance(likelihood, LabelNoise) and likelihood.flip is None:
         kernel = SquaredExponential(4.0, 0.8)
         model = Model(X, Y, kernel=kernel, likelihood=likelihood, evidence=evidence)
         axes = [np.linspace(-25.0, 25.0, 201)]
     else:
         model, axes = two_hyperparameters(likelihood, evidence=evidence), [around(0.5, 0.8), around(-0.2, 0.6)]
     exact = exact_means(model, axes, X_NEW, n_nodes=24)
-    joint = sample_jointly(model, draws=1500, tune=300, random_state=2, n_vectors=n_vectors, **QUIET)
+    joint = sample_jointly(model, draws=800, tune=200, random_state=2, n_vectors=n_vectors, **QUIET)
     assert np.abs(scores(joint, exact)).max() < 4.0
-    np.testing.assert_allclose(joint.predict_proba(X_NEW)[:, 1], exact.probability, atol=0.015)
+    np.testing.assert_allclose(joint.predict_proba(X_NEW)[:, 1], exact.probability, atol=0.02)
 
 
 # -- the run ---------------------------------------------------------------------------------------------------------
