@@ -164,6 +164,15 @@ def test_draws_depend_on_the_seed_alone():
     assert not np.array_equal(runs[0].latent, runs[2].latent)
 
 
+@pytest.fixture
+def default_sigint():
+    """Python's own handler of SIGINT, whatever this process has inherited."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("default_sigint")
 def test_ctrl_c_keeps_the_draws(monkeypatch):
     evaluate, count = Model.evaluate, []
 
