@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from hmcgp import datasets, errors, evidence, kernels, likelihoods, plots, priors, samplers
 from hmcgp.estimators import GPClassifier, GPRegressor
 from hmcgp.estimators.comparison import EvidenceComparison, compare_evidence
+from hmcgp.joint import JointSample, sample_jointly
 from hmcgp.model import Model
 from hmcgp.optimize import find_map, find_modes
 from hmcgp.posterior import evidence_bounds, label_noise, leave_one_out, predict
@@ -27,6 +28,7 @@ __all__ = [
     "EvidenceComparison",
     "GPClassifier",
     "GPRegressor",
+    "JointSample",
     "Model",
     "compare_evidence",
     "datasets",
@@ -44,5 +46,6 @@ __all__ = [
     "predict",
     "priors",
     "sample",
+    "sample_jointly",
     "samplers",
 ]

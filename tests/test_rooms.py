@@ -26,6 +26,7 @@ ROOMS = [
     "optimize",
     "posterior",
     "reporting",
+    "joint",
     "plots",
     "estimators",
     "datasets",

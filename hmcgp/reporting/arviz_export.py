@@ -62,6 +62,7 @@ def build_tree(
     attrs: Mapping[str, object] | None = None,
     features: Sequence[str] | None = None,
     outputs: Sequence[str] = (),
+    latent: Array | None = None,
 ) -> Any:
     """Build the installed arviz's container: arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x).
 
@@ -80,6 +81,8 @@ def build_tree(
     features, outputs : sequence of str, optional
         Names of all inputs, by default the columns of a DataFrame in `constant_data`, else x0, x1, …; and of several
         outputs.
+    latent : ndarray of shape (chains, draws, n), optional
+        Draws of latent values, stored as `f` in `posterior`.
     """
     _check_parameters(trace, parameters)
     features = _feature_names(features, parameters, constant_data or {})
@@ -91,6 +94,8 @@ def build_tree(
         "sample_stats": _stats_dataset(trace, trace.stats).assign(_metric(trace)),
         "unconstrained_posterior": _draws_dataset(trace.unconstrained, parameters, dims_of),
     }
+    if latent is not None:
+        groups["posterior"] = groups["posterior"].assign(_dataset({"f": latent}, (*SAMPLE_DIMS, "obs_id"), columns))
     if trace.warmup_unconstrained.shape[1] > 0:
         groups["warmup_posterior"] = _draws_dataset(trace.warmup_draws, parameters, dims_of)
         groups["warmup_sample_stats"] = _stats_dataset(trace, trace.warmup_stats)

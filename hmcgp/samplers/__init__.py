@@ -10,13 +10,14 @@ from hmcgp.samplers.integrators import State, leapfrog
 from hmcgp.samplers.jumps import JumpingHMC, Modes
 from hmcgp.samplers.metropolis import Metropolis
 from hmcgp.samplers.nuts import NUTS
-from hmcgp.samplers.trace import Info, JumpInfo, Trace, TreeInfo
+from hmcgp.samplers.trace import Info, JointInfo, JumpInfo, Trace, TreeInfo
 
 __all__ = [
     "HMC",
     "NUTS",
     "Evaluation",
     "Info",
+    "JointInfo",
     "JumpInfo",
     "JumpingHMC",
     "LogDensity",

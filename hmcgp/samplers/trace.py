@@ -64,7 +64,24 @@ class JumpInfo(NamedTuple):
     jumped: bool
 
 
-AnyInfo: TypeAlias = Info | TreeInfo | JumpInfo
+class JointInfo(NamedTuple):
+    """Statistics of one draw of hyperparameters and latent values (`hmcgp.sample_jointly`)."""
+
+    lp: float  # log density of the hyperparameters, unconstrained, and latent values
+    acceptance_rate: float  # of the move of the hyperparameters, by the exact density
+    step_size: float
+    n_steps: int
+    energy: float
+    energy_error: float
+    diverging: bool  # by the guide
+    solver_iterations: int
+    solver_residual: float
+    not_positive_definite: int
+    not_converged: int
+    guide_acceptance_rate: float  # if the density that guides the trajectory were the exact one
+
+
+AnyInfo: TypeAlias = Info | TreeInfo | JumpInfo | JointInfo
 Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, AnyInfo]]  # a transition of a sampler
 
 
@@ -90,11 +107,12 @@ class Trace:
     unconstrained : ndarray of shape (n_chains, n_draws, n_dim)
         Unconstrained parameters.
     stats : dict of ndarray of shape (n_chains, n_draws)
-        The fields of the sampler's info: those of `Info`, for NUTS of `TreeInfo`, for jumps of `JumpInfo`.
+        The fields of the sampler's info: those of `Info`, for NUTS of `TreeInfo`, for jumps of `JumpInfo`, for joint
+        draws of `JointInfo`.
     names : list of str
         One name per parameter.
     sampler : str
-        "nuts", "hmc", "jumps", "metropolis", or "map".
+        "nuts", "hmc", "jumps", "metropolis", "joint", or "map".
     sampling_time : float
         Seconds, warm-up included.
     interrupted : bool

@@ -26,6 +26,11 @@ from scripts.benchmarks import peers
 
 PEERS = {"blackjax": ("jax", "blackjax"), "pymc": ("pymc",)}  # what each needs
 TOLERANCE = 1e-6
+JOINT: dict[str, dict[str, Any]] = {  # settings of `sample_jointly`
+    "joint": {},
+    "joint-single": {"n_vectors": 1},
+    "joint-ep": {"evidence": "ep"},
+}
 
 
 def missing(peer: str) -> list[str]:
@@ -97,6 +102,33 @@ def run_ours(X: Any, y: Any, starts: Any, *, sampler: str, tune: int, draws: int
         n_draws,
         int(trace.stats["diverging"].sum()),
     )
+
+
+def run_joint(
+    X: Any, y: Any, starts: Any, *, tune: int, draws: int, seed: int, evidence: str = "laplace", n_vectors: int = 16
+) -> peers.Run:
+    """Our sampler of hyperparameters and latent values; its time is divided by leapfrog steps, as PyMC's is."""
+    from hmcgp import sample_jointly
+
+    model = paper_model(X, y).with_evidence(evidence)
+
+    def run(tune: int, draws: int, chains: int) -> Any:
+        return sample_jointly(
+            model, tune=tune, draws=draws, chains=chains, n_vectors=n_vectors, random_state=seed, n_jobs=1,
+            progressbar=False,
+        ).trace  # fmt: skip
+
+    begin = time.perf_counter()
+    run(2, 2, 1)  # compiles, or loads what was compiled before
+    compile_s = time.perf_counter() - begin
+    begin, cpu = time.perf_counter(), time.process_time()
+    trace = run(tune, draws, len(starts))
+    run_s, run_cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+    n_warmup, n_draws = (int(stats["n_steps"].sum()) for stats in (trace.warmup_stats, trace.stats))
+    share = n_draws / (n_warmup + n_draws)
+    divergences = int(trace.stats["diverging"].sum())
+    times = compile_s, run_s * (1.0 - share), run_s * share, run_s, run_cpu_s
+    return peers.Run(trace.unconstrained, *times, n_warmup, n_draws, divergences)
 
 
 # -- is it the same density? -----------------------------------------------------------------------------------------
@@ -182,6 +214,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         import pymc  # noqa: F401
 
         found = _run_after(clock, peers.run_pymc, data, given)
+    elif options.contender in JOINT:
+        import hmcgp
+
+        found = _run_after(clock, run_joint, data, given, **JOINT[options.contender])
     else:
         import hmcgp  # noqa: F401
 
@@ -210,7 +246,7 @@ def check(options: argparse.Namespace) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=["run", "check"])
-    parser.add_argument("contender", help="a sampler of ours, blackjax-dense, blackjax-diagonal or pymc")
+    parser.add_argument("contender", help="a sampler of ours, joint, blackjax-dense, blackjax-diagonal or pymc")
     parser.add_argument("input")
     parser.add_argument("output", nargs="?")
     for name, default in (("tune", 500), ("draws", 500), ("seed", 0), ("cores", 1), ("core", -1)):
