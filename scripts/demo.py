@@ -43,10 +43,11 @@ def main() -> None:
     print("\nPosterior of the hyperparameters (inputs in standard deviations):")
     formats = {"ess_bulk": "{:.0f}".format, "r_hat": "{:.3f}".format}
     print(gp.summary()[columns].to_string(float_format="{:.4g}".format, formatters=formats))
-    stats = gp.trace_.stats
+    stats = gp.sampling_trace_.stats
+    print(f"\n{gp.refinement_}")
     print(
-        f"\nacceptance {stats['acceptance_rate'].mean():.2f}, divergences {int(stats['diverging'].sum())}, "
-        f"sampling {gp.trace_.sampling_time:.1f} s (fit {fitted - begin:.1f} s with compilation or its cache, "
+        f"acceptance {stats['acceptance_rate'].mean():.2f}, divergences {int(stats['diverging'].sum())}, "
+        f"sampling {gp.sampling_trace_.sampling_time:.1f} s (fit {fitted - begin:.1f} s with compilation or its cache, "
         f"predictions {predicted - fitted:.1f} s)"
     )
     errors = int(np.sum(gp.predict(X_test) != y_test))

@@ -77,7 +77,7 @@ def random_fit(rng: np.random.Generator) -> Fit:
         if chance(rng, 0.3):
             pair, y = pick(rng, SEVERAL), rng.integers(3, size=n)
             y[:3] = [0, 1, 2]
-        settings |= {"likelihood": pair[0], "evidence": pair[1]}
+        settings |= {"likelihood": pair[0], "evidence": pair[1], "refine": pick(rng, ["auto", "auto", None])}
         several = len(np.unique(y)) > 2
         if pair[0] == "softmax" and not several:
             settings["kernel"] = None

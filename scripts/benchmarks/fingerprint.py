@@ -40,23 +40,25 @@ def fits() -> Iterator[tuple[str, str]]:
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.5, 2.0, len(y))
     for sampler in ("hmc", "nuts", "metropolis", "jumps", "map"):
-        gp = GPClassifier(sampler=sampler, **SHORT).fit(X, y)
+        gp = GPClassifier(sampler=sampler, refine=None, **SHORT).fit(X, y)
         yield f"sampler {sampler}", digest(gp.trace_.draws, gp.predict_proba(X))
     for provider in ("laplace", "ep", "tap", "naive", "lower"):
         likelihood = "logistic" if provider in ("laplace", "lower") else "probit"
-        gp = GPClassifier(likelihood=likelihood, evidence=provider, **SHORT).fit(X, y)
+        gp = GPClassifier(likelihood=likelihood, evidence=provider, refine=None, **SHORT).fit(X, y)
         yield f"evidence {provider}", digest(gp.trace_.draws, gp.predict_proba(X), *gp.latent_mean_and_variance(X))
     gp = GPClassifier(likelihood="label_noise", evidence="ep", **SHORT).fit(X, y)
     yield "label noise", digest(gp.trace_.draws, gp.predict_proba(X), gp.label_noise())
-    gp = GPClassifier(**SHORT).fit(X, y, sample_weight=weights)
+    gp = GPClassifier(refine=None, **SHORT).fit(X, y, sample_weight=weights)
     yield "weights", digest(gp.trace_.draws, gp.predict_proba(X), gp.loo().elpd)
     table = X.assign(colour=pd.Categorical(rng.choice(["red", "green", "blue"], len(y))))
-    gp = GPClassifier(**SHORT).fit(table, y)
+    gp = GPClassifier(refine=None, **SHORT).fit(table, y)
     yield "categories", digest(gp.trace_.draws, gp.predict_proba(table))
+    gp = GPClassifier(**SHORT).fit(X, y)
+    yield "refined", digest(gp.trace_.draws, gp.trace_.weight, gp.predict_proba(X), gp.loo().elpd)
     X, y = load_thyroid(return_X_y=True)
     X, y = X[::6], np.asarray(y)[::6]
     for likelihood, provider in (("logistic", "laplace"), ("probit", "ep")):
-        gp = GPClassifier(likelihood=likelihood, evidence=provider, **SHORT).fit(X, y)
+        gp = GPClassifier(likelihood=likelihood, evidence=provider, refine=None, **SHORT).fit(X, y)
         yield f"several classes {provider}", digest(gp.trace_.draws, gp.predict_proba(X))
     X, y = load_motorcycle(return_X_y=True)
     X, y = np.asarray(X)[::2], np.asarray(y)[::2]

@@ -88,9 +88,9 @@ def methods(n_inputs: int, n_classes: int, seed: int, draws: int) -> dict[str, A
     """
     one = SquaredExponential(ard=True)
     kernel = ConstantKernel(10.0, (1e-3, 1e5)) * RBF(np.full(n_inputs, 2.0), (1e-2, 1e3))
-    each = GPClassifier(sampler="map", random_state=seed, progressbar=False)
+    each = GPClassifier(sampler="map", refine=None, random_state=seed, progressbar=False)
     shared = clone(each).set_params(kernel=one)
-    hmc = GPClassifier(draws=draws, tune=draws, chains=2, random_state=seed, progressbar=False)
+    hmc = GPClassifier(refine=None, draws=draws, tune=draws, chains=2, random_state=seed, progressbar=False)
     ep = {"likelihood": "probit", "evidence": "ep"}
     return {
         "MAP": each,
