@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, NotConverged, NotPositiveDefinite, warn_user
 from hmcgp.evidence import EP, Laplace, SoftmaxLaplace
@@ -99,7 +98,7 @@ def _worth_refining(gp: Any, model: Model) -> bool:
     """Whether the fit took Laplace's approximation, and did not ask for the softmax by name."""
     if isinstance(model.evidence, SoftmaxLaplace):
         by_name = isinstance(gp.likelihood, Softmax) or lowered(gp.likelihood) == "softmax"
-        return not by_name and _copies(model) is not None
+        return not by_name and _has_whole_weights(model)
     return isinstance(model.evidence, Laplace)
 
 
@@ -111,21 +110,18 @@ def _of_classes(model: Model, refine: str) -> list[Model]:
         )
     if isinstance(model.likelihood, MultinomialProbit):
         return []
-    copies = _copies(model)
-    if copies is None:
+    if not _has_whole_weights(model):
         raise InvalidInput(
             "refine='ep' takes whole numbers as weights of rows and classes where there are more than two classes: the "
             "multinomial probit has rows twice, but not one and a half times. Take refine=None, or whole weights."
         )
-    X, y = np.repeat(model.X, copies, axis=0), np.repeat(model.y, copies)
-    likelihood = MultinomialProbit(n_classes=model.likelihood.count(model.y))
-    return [Model(X, y, kernel=model.kernel, likelihood=likelihood, input_names=model.input_names)]
+    likelihood = MultinomialProbit(n_classes=model.likelihood.count(model.y)).weighted(model.likelihood.weights)
+    return [Model(model.X, model.y, kernel=model.kernel, likelihood=likelihood, input_names=model.input_names)]
 
 
-def _copies(model: Model) -> NDArray[np.int_] | None:
-    """Copies of each row that its weight stands for; None where a weight is no whole number."""
+def _has_whole_weights(model: Model) -> bool:
     weights = model.likelihood.row_weights(len(model.y))
-    return weights.astype(int) if (weights == np.round(weights)).all() else None
+    return bool((weights == np.round(weights)).all())
 
 
 def refined(gp: Any, sampled: Model, run: Trace, models: list[Model]) -> tuple[Model, Trace, Refinement] | None:

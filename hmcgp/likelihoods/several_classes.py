@@ -8,9 +8,11 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, log_softmax, logsumexp
 
 from hmcgp.errors import InvalidInput
+from hmcgp.likelihoods import probit_powers
 from hmcgp.likelihoods.base import Derivatives, Likelihood
 from hmcgp.likelihoods.probability_of_largest import probability_of_largest
 from hmcgp.likelihoods.softmax_average import log_power_average, softmax_average, summing_to_one
@@ -113,7 +115,8 @@ class Softmax(Classes):
 class MultinomialProbit(Classes):
     """y = argmax_c (f_c + e_c) with e_c ~ N(0, 1), a latent value f_c for each class: the class of the largest.
 
-    p(y | f) = E[Π_{c≠y} Φ(u + f_y - f_c)], u ~ N(0, 1).  Two classes are a probit of (f_1 - f_0)/√2.
+    p(y | f) = E[Π_{c≠y} Φ(u + f_y - f_c)], u ~ N(0, 1).  Two classes are a probit of (f_1 - f_0)/√2.  Weights are whole
+    numbers: a row of weight 2 is that row twice, each with noise e of its own.
 
     Parameters
     ----------
@@ -123,11 +126,20 @@ class MultinomialProbit(Classes):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weights is not None:
+        if self.weights is None:
+            return
+        weights = self.__dict__["_weights"]
+        bad = np.flatnonzero(weights != np.round(weights))
+        if len(bad):
             raise InvalidInput(
-                "rows behind a multinomial probit cannot have weights: their factors are approximated one by one. "
-                "Repeat the rows, or take the softmax, likelihood='logistic' with evidence='laplace'."
+                "rows behind a multinomial probit have whole numbers as weights, which count copies of a row, each "
+                f"with noise of its own; got {weights[bad[0]]} in row {bad[0]}. Round the weights, or take the "
+                "softmax, likelihood='logistic' with evidence='laplace' and refine=None, which takes any."
             )
+
+    def copies(self, n: int) -> NDArray[np.intp]:
+        """Copies of each of n rows: their weights, as integers."""
+        return self.row_weights(n).astype(np.intp)
 
     def log_prob(self, y: Array, f: Array) -> Array:
         """Log p(y | f) of each row (see `Softmax.log_prob`), by the trapezoidal rule in u.
@@ -150,3 +162,12 @@ class MultinomialProbit(Classes):
     def class_probabilities(self, mean: Array, variance: Array) -> Array:
         """See `Classes.class_probabilities`; `hmcgp.likelihoods.probability_of_largest` states the accuracy."""
         return summing_to_one(probability_of_largest(mean, variance + np.eye(mean.shape[1]))).T
+
+    def log_weighted_average(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log ∫ p^ω N (see `Likelihood.log_weighted_average`), by `hmcgp.likelihoods.probit_powers` where ω > 1."""
+        out = self.log_average(y, mean, variance)
+        often = np.flatnonzero(self.row_weights(len(y)) > 1.0)
+        out[often] = probit_powers.log_power_average(
+            np.asarray(y, dtype=int)[often], mean[often], variance[often], self.row_weights(len(y))[often]
+        )
+        return out

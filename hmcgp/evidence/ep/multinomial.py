@@ -24,7 +24,8 @@ that of a softmax with a in the place of the probabilities.  So latent predictio
 leaving out row i gives the latent values there the covariance (S_i⁻¹ - Π_i)⁻¹, S_i being that under q.
 
 A sweep costs (C - 1)³n³ with up to three classes and (3C/2 + ½(C - 1)²)n³ with more (`class_contrasts`), and three to
-six are usual.  Memory is needed for two matrices of order n(C - 1), with up to three classes for three.
+six are usual.  Memory is needed for two matrices of order n(C - 1), with up to three classes for three.  Rows with
+weights count as often as their weights say (`multinomial_copies`).
 """
 
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.evidence.base import Evidence, SiteProvider
+from hmcgp.evidence.ep import multinomial_copies as rows
 from hmcgp.evidence.ep import multinomial_sweeps as core
 from hmcgp.evidence.ep.site_state import ALPHA, MEAN, PRECISION
 from hmcgp.evidence.laplace.softmax import SoftmaxPosterior, covariance_stack
@@ -45,7 +47,7 @@ from hmcgp.runtime.typing import Array
 class MultinomialPosterior(SoftmaxPosterior):
     """N(f, (K⁻¹ + Π)⁻¹) with f the mean, over all classes together; `p` holds a."""
 
-    sites: Array  # (2 n (C - 1),) η and w of the sites, stacked
+    sites: Array  # (2 n (C - 1),) η and w of the sites, stacked; of one copy of each row
 
     @property
     def start(self) -> Array:
@@ -79,13 +81,26 @@ class MultinomialEP(SiteProvider):
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         assert isinstance(likelihood, MultinomialProbit)
-        n_classes = likelihood.count(y)
-        stack = covariance_stack(K, n_classes)
+        n_classes, copies = likelihood.count(y), likelihood.copies(len(y))
         begin, warm = self.starting_point(start, y, 2 * len(y) * (n_classes - 1))
+        if (copies == 1).all():
+            return self._solve_rows(K, y, n_classes, begin, warm, gradient)
+        begin = rows.repeat_sites(begin, copies) if warm else y
+        found = self._solve_rows(rows.repeat_rows(K, copies), y.repeat(copies), n_classes, begin, warm, gradient)
+        stack = covariance_stack(K, n_classes)
+        posterior, positive = rows.fold_posterior(found.posterior, stack, copies, not gradient)
+        if not positive:
+            raise_for_status(self, NOT_POSITIVE_DEFINITE, found.n_iter + 1, found.residual, stack[0])
+        dK = None if found.dK is None else rows.fold_gradient(found.dK, copies)
+        return found._replace(dK=dK, posterior=posterior)
+
+    def _solve_rows(self, K: Array, y: Array, n_classes: int, start: Array, warm: bool, gradient: bool) -> Evidence:
+        """Evidence of rows that count once."""
+        stack = covariance_stack(K, n_classes)
         if not (np.einsum("kii->ki", stack) >= 0.0).all():  # NaN fails too
             raise_for_status(self, NOT_POSITIVE_DEFINITE, 0, np.inf, stack[0])
         status, n_factor, residual, log_z, state, f, x, precision, A, M, dK = core.solve(
-            stack, y, n_classes, begin, warm, self.tol, self.max_iter, gradient
+            stack, y, n_classes, start, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, stack[np.argmax(np.einsum("kii->k", stack))])
         sites = np.concatenate([state[ALPHA] + state[PRECISION] * state[MEAN], state[PRECISION]])
