@@ -10,6 +10,14 @@ there, so that a class that is far from being the largest is averaged as well as
 
 The average over u is a Gauss-Hermite rule around its mean given the class at that mode.  One scrambled Sobol sequence
 of N_POINTS points serves every row.
+
+Largest error of the logarithm over 30 random (m, S) with k = 2 and k = 5, against 32 times as many points of another
+scrambling, by the size of S:
+
+               1               10              100             1000
+    C = 2    3e-5  3e-5      4e-5  4e-5      7e-5  1e-4      2e-4  2e-4
+    C = 3    2e-4  3e-4      1e-3  2e-3      5e-3  5e-3      3e-2  3e-2
+    C = 6    4e-3  1e-2      2e-2  8e-2      6e-2  9e-2      0.24  0.21
 """
 
 from __future__ import annotations

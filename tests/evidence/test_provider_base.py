@@ -92,8 +92,6 @@ def test_a_start_that_leads_nowhere_is_forgotten(provider, likelihood):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_what_a_posterior_can_do(provider, likelihood, weighted):
     K, y = problem(likelihood)
-    if weighted and isinstance(likelihood, MultinomialProbit):
-        pytest.skip("takes no weights")
     posterior = provider(K, y, likelihood.weighted(np.full(N, 2.0)) if weighted else likelihood).posterior
     exact, iterative = isinstance(provider, Exact), isinstance(provider, Iterative)
     assert isinstance(posterior, SupportsLeaveOneOut) == (not isinstance(provider, UpperBound | Iterative))
