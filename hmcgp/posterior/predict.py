@@ -27,7 +27,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import Evidence, SupportsLatentMixture
-from hmcgp.kernels import Kernel, contract
+from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model import Model
 from hmcgp.posterior import mixture, over_draws
