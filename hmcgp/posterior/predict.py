@@ -133,13 +133,12 @@ def quantiles(
     ndarray of shape (k, m), or (k, m, C) as above
     """
     latents, weight = latent_shape(model), WeightedDraws.of(draws).weight
+    moments = observed_moments if observed else latent_moments
     out = np.empty((len(q), len(X), *latents))
     numbers = 4 * len(draws) * int(np.prod(latents))  # mean and variance, in results of groups and merged
     for rows in slices(len(X), max(over_draws.HELD_BYTES // (8 * numbers), 1)):
         # (a name for the moments would keep them until those of the next block are there)
-        out[:, rows] = mixture.quantiles(
-            q, *summarise(_Moments(X[rows], observed), model, draws, n_jobs=n_jobs), weight, links
-        )
+        out[:, rows] = mixture.quantiles(q, *moments(model, draws, X[rows], n_jobs=n_jobs), weight, links)
     return out
 
 
