@@ -17,8 +17,9 @@ from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
 from hmcgp.posterior import audit as auditing
-from hmcgp.posterior import evidence_bounds, label_noise, predict
+from hmcgp.posterior import evidence_bounds, intervals, joint, label_noise, predict
 from hmcgp.posterior.audit_report import Audit
+from hmcgp.runtime.checks import check_between, check_flag
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Sampler
@@ -180,20 +181,63 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         likeliest = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[likeliest]
 
-    def predict_proba_draws(self, X: Any) -> Array:
-        """Class probabilities under each draw of the hyperparameters.
+    def predict_proba_interval(self, X: Any, level: float = 0.9) -> Array:
+        """Interval that holds the probability of each class with the probability `level`.
 
-        Their spread shows how sure the probability itself is; their mean is `predict_proba`.
+        Central, over the latent function and the hyperparameters: of σ(f) with all that is not known about f.  (The
+        draws of `predict_proba_draws` average over the latent function, and their spread says much less.)
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (m, d)
+        level : float, default=0.9
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (m, C, 2)
+            Lower and upper end for each of `classes_`: ``low, high = gp.predict_proba_interval(X)[:, 1].T`` are those
+            of the second class.  Of two classes accurate to all digits, given the draws; of more by quasi-Monte Carlo,
+            to about 0.005 with three classes and 0.015 with six, and not below 1.5e-8 (`posterior.intervals`).
+
+        Notes
+        -----
+        Rows come in blocks that hold 256 MB at most, and the posterior of every draw is solved anew for each: 16,000
+        rows of two classes with 500 draws, 5,000 rows of three.
+        """
+        check_between("level", level, 0.0, 1.0)
+        return intervals.probability_intervals(*self._new_inputs(X), float(level), n_jobs=self.n_jobs)
+
+    def predict_proba_draws(self, X: Any, latent: bool = False, random_state: RandomStateLike = 0) -> Array:
+        """Class probabilities under each draw of the hyperparameters, or samples of all that is not known about them.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        latent : bool, default=False
+            False: averaged over the latent function under each draw.  The spread over draws shows how much the
+            hyperparameters matter; it is not how sure a probability is (see `predict_proba_interval`).  Their average,
+            with the weights of the draws if they carry any (`trace_.thinned(predict_draws).weight`), is
+            `predict_proba`.
+            True: given one sample of the latent function, at all rows jointly, for each draw.  These are posterior
+            samples of the probabilities, all of the same weight; differences and maxima over rows can be taken sample
+            by sample.
+        random_state : None, int, SeedSequence, Generator or RandomState, default=0
+            Of the samples.
 
         Returns
         -------
         ndarray of shape (n_draws, m, C)
-            For the draws that predictions average over (see `predict_draws`).
+            For the draws that predictions average over (see `predict_draws`); resampled by their weights if `latent`.
+
+        Notes
+        -----
+        Joint samples take a covariance of all rows, m x m, or Cm x Cm for C > 2 classes, and its factor for each draw:
+        they are for up to a few thousand rows.
         """
+        check_flag("latent", latent)
+        if latent:
+            return joint.probability_samples(*self._new_inputs(X), random_state, n_jobs=self.n_jobs)
         return predict.probabilities_per_draw(*self._new_inputs(X), n_jobs=self.n_jobs)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:

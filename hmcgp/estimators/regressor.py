@@ -19,7 +19,7 @@ from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
 from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import predict
-from hmcgp.runtime.checks import check_count
+from hmcgp.runtime.checks import check_between, check_count, name_among
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Sampler
@@ -231,10 +231,32 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         q = np.atleast_1d(np.asarray(quantiles, dtype=float))
         if q.ndim != 1 or not ((q > 0.0) & (q < 1.0)).all():
             raise InvalidInput(f"'quantiles' must be numbers strictly between 0 and 1; got {quantiles}.")
-        model, draws, X = self._new_inputs(X)
-        found = self._targets.layout.unstack(predict.quantiles(model, draws, X, q, n_jobs=self.n_jobs))
-        found = np.moveaxis(self._targets.in_units(found), 0, -1)
+        found = self._quantiles(X, q, observed=True)
         return found[..., 0] if np.ndim(quantiles) == 0 else found
+
+    def _quantiles(self, X: Any, q: Array, *, observed: bool) -> Array:
+        found = predict.quantiles(*self._new_inputs(X), q, observed=observed, n_jobs=self.n_jobs)
+        return np.moveaxis(self._targets.in_units(self._targets.layout.unstack(found)), 0, -1)
+
+    def predict_interval(self, X: Any, level: float = 0.9, of: str = "y") -> Array:
+        """Interval that holds a new observation, or the function, with the probability `level`.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        level : float, default=0.9
+            Strictly between 0 and 1.
+        of : {"y", "f"}, default="y"
+            "y": a new observation, noise included.  "f": the function itself, as `latent_mean_and_variance` is.
+
+        Returns
+        -------
+        ndarray of shape (m, 2), or (m, k, 2) for k outputs
+            Lower and upper end: central quantiles of the mixture over draws (see `predict_quantiles`).
+        """
+        check_between("level", level, 0.0, 1.0)
+        observed = name_among("of", of, ("y", "f")) == "y"
+        return self._quantiles(X, np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]), observed=observed)
 
     def log_predictive_density(self, X: Any, y: Any) -> Array:
         """Log density of observed targets under the mixture over draws.

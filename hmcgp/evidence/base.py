@@ -129,7 +129,8 @@ class SupportsJointPrediction(Posterior, Protocol):
     def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
         """Latent mean, of shape (m,) or (m, k), and covariance, (m, m), at new inputs.
 
-        As `predict`, with the prior covariance of the new inputs, of shape (m, m), in the place of its diagonal.
+        As `predict`, with the prior covariance of the new inputs, of shape (m, m), in the place of its diagonal.  With
+        C classes, of shapes (m, C) and (m, C, m, C).
         """
 
 

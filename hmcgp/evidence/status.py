@@ -48,6 +48,14 @@ def predict_by_factor(
     return K_cross.T @ alpha, np.maximum(k_diag - np.einsum("nm,nm->m", V, V), 0.0)
 
 
+def predict_jointly_by_factor(
+    L: Array | None, alpha: Array, scaled: Array, K_cross: Array, K_new: Array
+) -> tuple[Array, Array]:
+    """Latent mean k'α and covariance K** - (L⁻¹s)'L⁻¹s at new inputs (see `predict_by_factor`)."""
+    V = solve_triangular(needs_factor(L, "to predict"), scaled, lower=True, check_finite=False)
+    return K_cross.T @ alpha, K_new - V.T @ V
+
+
 def symmetric(lower: Array) -> Array:
     """Matrices, along the last two axes, of which only the lower triangle is there."""
     return np.asarray(np.tril(lower) + np.swapaxes(np.tril(lower, -1), -1, -2))

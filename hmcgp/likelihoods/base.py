@@ -127,6 +127,12 @@ class Likelihood(Parametric, ABC):
         small = self.average(-np.abs(mean), variance)
         return np.where([mean > 0.0, mean <= 0.0], small, 1.0 - small)
 
+    def probabilities_given(self, f: Array) -> Array:
+        """Probabilities of the classes given latent values, of shape (..., 2): P(y = -1 | f) and P(y = +1 | f)."""
+        flat = np.ravel(f)
+        log_p = np.stack([self.log_prob(np.full(flat.shape, y), flat) for y in (-1.0, 1.0)], axis=1)
+        return np.asarray(np.exp(log_p).reshape(*np.shape(f), 2))
+
     def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
         """Log of the predictive probability (or density) ∫ p(y | f) N(f; mean, variance) df, elementwise."""
         m = np.asarray(y * mean, dtype=float)

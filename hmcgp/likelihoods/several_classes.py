@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, log_softmax, logsumexp
+from scipy.special import log_ndtr, log_softmax, logsumexp, ndtr, softmax
 
 from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods import probit_powers
@@ -21,6 +21,7 @@ from hmcgp.runtime.typing import Array
 
 _TINY = np.finfo(float).tiny
 _NEWTON = 12
+_LARGEST = np.arange(-5.5, 6.0 + 1e-9, 0.5)  # the largest value less the largest mean: beyond, 1e-8 at most
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ class Classes(Likelihood):
         The mean is of shape (m, C), and the variance, of shape (m, C, C), the covariance of the C values of each row.
         """
 
+    @abstractmethod
+    def probabilities_given(self, f: Array) -> Array:
+        """Probability of each class given latent values f, both of shape (..., C)."""
+
     def normalised(self, p: Array) -> Array:
         """Sums of class probabilities over draws, of shape (m, C), as probabilities whose rows sum to 1 exactly."""
         return summing_to_one(p)
@@ -99,6 +104,10 @@ class Softmax(Classes):
     def log_prob(self, y: Array, f: Array) -> Array:
         """Log p(y | f) of each row, for latent values f of shape (n, C)."""
         return np.asarray(log_softmax(f, axis=1)[np.arange(len(y)), np.asarray(y, dtype=int)])
+
+    def probabilities_given(self, f: Array) -> Array:
+        """See `Classes.probabilities_given`."""
+        return np.asarray(softmax(f, axis=-1))
 
     def class_probabilities(self, mean: Array, variance: Array) -> Array:
         """See `Classes.class_probabilities`; `hmcgp.likelihoods.softmax_average` states the accuracy."""
@@ -158,6 +167,20 @@ class MultinomialProbit(Classes):
         grid = u + step * np.arange(-np.ceil(8.5 / step), np.ceil(8.5 / step) + 1.0)  # (n, P)
         log_terms = -0.5 * grid**2 + log_ndtr(grid[:, :, None] + gap[:, None, :]).sum(axis=2)
         return np.asarray(logsumexp(log_terms, axis=1) + np.log(step) - HALF_LOG_2PI)
+
+    def probabilities_given(self, f: Array) -> Array:
+        """See `Classes.probabilities_given`; to 1e-8.
+
+        By the trapezoidal rule over the largest value t: p_c = ∫ φ(t - f_c) Π_{j≠c} Φ(t - f_j) dt.
+        """
+        gap = f - f.max(axis=-1, keepdims=True)
+        out = np.zeros(f.shape)
+        for t in _LARGEST:
+            z = t - gap
+            cdf = ndtr(z)
+            others = np.prod(cdf, axis=-1, keepdims=True) / cdf  # z > -6: nothing to underflow
+            out += np.exp(-0.5 * z * z) * others
+        return np.asarray(out / out.sum(axis=-1, keepdims=True))
 
     def class_probabilities(self, mean: Array, variance: Array) -> Array:
         """See `Classes.class_probabilities`; `hmcgp.likelihoods.probability_of_largest` states the accuracy."""

@@ -51,12 +51,12 @@ def softmax_average(mean: Array, covariance: Array, points: Array | None = None)
     """
     points = gaussian_points(mean.shape[1] - 1) if points is None else points
     out = np.zeros(mean.shape)
-    _sum(np.ascontiguousarray(mean), np.ascontiguousarray(_root(covariance)), points, out)
+    _sum(np.ascontiguousarray(mean), np.ascontiguousarray(contrast_root(covariance)), points, out)
     return summing_to_one(out)
 
 
-def _root(covariance: Array) -> Array:
-    """Factor A of PSP for each row, of shape (m, C, C - 1)."""
+def contrast_root(covariance: Array) -> Array:
+    """Factor A of PSP for each row, of shape (m, C, C - 1): of the deviations of f from their mean."""
     n_classes = covariance.shape[1]
     centre = np.eye(n_classes) - 1.0 / n_classes
     values, vectors = np.linalg.eigh(centre @ covariance @ centre)  # ascending: the first is that of the mean, 0
@@ -67,7 +67,7 @@ def log_power_average(y: NDArray[np.int_], mean: Array, covariance: Array, power
     """Log E[p_y^power] of a class y for each row, at the points of `softmax_average`, of shape (m,)."""
     points = gaussian_points(mean.shape[1] - 1).transpose(1, 0, 2).reshape(mean.shape[1] - 1, -1)
     out = np.empty(len(y))
-    for i, A in enumerate(_root(covariance)):
+    for i, A in enumerate(contrast_root(covariance)):
         log_p = log_softmax(mean[i][:, None] + A @ points, axis=0)[y[i]]
         out[i] = logsumexp(powers[i] * log_p) - np.log(points.shape[1])
     return out

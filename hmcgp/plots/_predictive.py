@@ -65,18 +65,19 @@ def predictive_1d(
     n_grid: int = 200,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the probability of the second class over a single input, with a band over the draws.
+    """Draw the probability of the second class over a single input, with the interval that holds it.
 
-    The line averages over the posterior; the band holds the central share `prob` of the draws' own probabilities.
+    The line is `predict_proba`, averaged over the posterior.  The band is `predict_proba_interval`, of the latent
+    function and the hyperparameters: at each input, the true probability lies within it with the probability `prob`.
 
     Parameters
     ----------
     gp : fitted binary classifier with one input
-        Has `predict_proba` and `predict_proba_draws`.
+        Has `predict_proba` and `predict_proba_interval`.
     X, y : array of shape (n, 1) or (n,), array of shape (n,), optional
         Data to show, as marks at the top (second class) and bottom (first class).
     prob : float, default 0.9
-        Share of the draws within the band.
+        Probability of the band.
     limits : pair of float, optional
         Range of the input; that of `X` and a little more when not given.
     n_grid : int, default 200
@@ -88,13 +89,13 @@ def predictive_1d(
     -------
     Axes
     """
-    _checks.require(gp, "classes_", "n_features_in_", "predict_proba", "predict_proba_draws")
+    _checks.require(gp, "classes_", "n_features_in_", "predict_proba", "predict_proba_interval")
     _checks.check_prob(prob)
     classes = _checks.binary_classes(gp.classes_)
     data, grid, inputs = _checks.grid_1d(gp, X, limits, n_grid)
-    low, high = np.quantile(gp.predict_proba_draws(inputs)[:, :, 1], [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
+    low, high = gp.predict_proba_interval(inputs, level=prob)[:, 1].T
     ax = style.new_axes(ax, (6.0, 3.6))
-    ax.fill_between(grid, low, high, color=style.INK, alpha=0.14, lw=0, label=f"{100 * prob:g} % of draws")
+    ax.fill_between(grid, low, high, color=style.INK, alpha=0.14, lw=0, label=f"{100 * prob:g} % interval")
     ax.plot(grid, gp.predict_proba(inputs)[:, 1], color=style.INK, lw=1.8, label="mean")
     if data is not None and y is not None:
         _rug(ax, data, _checks.is_class_1(y, classes), classes)

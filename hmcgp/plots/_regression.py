@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import norm
 
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import style
@@ -29,6 +28,8 @@ def regression_1d(
 ) -> Axes:
     """Draw the mean over a single input, with bands for the function and for new observations, and the data.
 
+    The bands are `predict_interval` with of="f" and of="y".
+
     Parameters
     ----------
     gp : fitted regressor with one input
@@ -49,16 +50,15 @@ def regression_1d(
     -------
     Axes
     """
-    require(gp, "n_features_in_", "predict_quantiles", "latent_mean_and_variance")
+    require(gp, "n_features_in_", "predict", "predict_interval")
     check_prob(prob)
     column, y, label = _single_output(gp, y, output)
     data, grid, inputs = grid_1d(gp, X, limits, n_grid)
-    low, high = gp.predict_quantiles(inputs, [0.5 - prob / 2, 0.5 + prob / 2])[column].T
-    mean, variance = (values[column] for values in gp.latent_mean_and_variance(inputs))
-    half = norm.ppf(0.5 + prob / 2) * np.sqrt(variance)
+    observed, function = (gp.predict_interval(inputs, level=prob, of=of)[column].T for of in ("y", "f"))
+    mean = gp.predict(inputs)[column]
     ax = style.new_axes(ax, (6.4, 3.8))
-    ax.fill_between(grid, low, high, color=style.BLUE, alpha=0.13, lw=0, label=f"{100 * prob:g} % of observations")
-    ax.fill_between(grid, mean - half, mean + half, color=style.BLUE, alpha=0.3, lw=0, label="the function")
+    ax.fill_between(grid, *observed, color=style.BLUE, alpha=0.13, lw=0, label=f"{100 * prob:g} % of observations")
+    ax.fill_between(grid, *function, color=style.BLUE, alpha=0.3, lw=0, label="the function")
     ax.plot(grid, mean, color=style.BLUE, lw=1.8, label="mean")
     if data is not None and y is not None:
         ax.plot(data, np.asarray(y), "o", ms=3.6, color=style.INK, mec="white", mew=0.5, label="data", zorder=3)

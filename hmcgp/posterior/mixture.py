@@ -5,6 +5,8 @@ Components are arrays whose first axis is that of the draws; the others are thos
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
@@ -50,11 +52,25 @@ def joint_log_density(y: Array, mean: Array, covariance: Array) -> Array:
     return np.asarray(-0.5 * ((z * z).sum(axis=1) + seen.sum(axis=1) * LOG_2PI) - log_root)
 
 
-def quantiles(q: Array, mean: Array, variance: Array, weight: Array | None = None) -> Array:
+class Links(Protocol):
+    """Increasing functions, one for each component, from its Gaussian variable to probabilities."""
+
+    def value(self, f: Array) -> Array:
+        """Probabilities, of the shape (S, m) of the variables."""
+
+    def inverse(self, p: Array) -> tuple[Array, Array]:
+        """Variables at which the functions have the values p, (m,), and their derivatives in p, both (S, m).
+
+        Beyond the range of a function: an infinity, and 0.
+        """
+
+
+def quantiles(q: Array, mean: Array, variance: Array, weight: Array | None = None, links: Links | None = None) -> Array:
     """Quantiles of the mixture at probabilities q, (k,), from means and variances of shape (S, ...), as (k, ...).
 
     Components have equal weights, or those given, (S,).  Quantiles lie between the least and the greatest of those of
-    the components: by Newton's method, safeguarded by bisection, for each input and output by itself.
+    the components: by Newton's method, safeguarded by bisection, for each input and output by itself.  With `links`,
+    they are of the values of these.
     """
     shape = mean.shape[1:]
     weight = np.full(len(mean), 1.0 / len(mean)) if weight is None else weight / weight.sum()
@@ -66,22 +82,26 @@ def quantiles(q: Array, mean: Array, variance: Array, weight: Array | None = Non
         for i, p in enumerate(q):
             # a component of no width is a step, whose slope overflows
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                out[i, some] = _quantile(float(p), mean[:, some], np.sqrt(variance[:, some]), weight)
+                out[i, some] = _quantile(float(p), mean[:, some], np.sqrt(variance[:, some]), weight, links)
     return out.reshape(len(q), *shape)
 
 
-def _quantile(p: float, mean: Array, sd: Array, weight: Array) -> Array:
+def _quantile(p: float, mean: Array, sd: Array, weight: Array, links: Links | None) -> Array:
     single = mean + ndtri(p) * sd  # (S, m)
-    low, high, widest = single.min(axis=0), single.max(axis=0), sd.max(axis=0)
-    centre = weight @ mean
-    spread = np.sqrt(weight @ (sd**2 + (mean - centre) ** 2))
-    x = np.clip(centre + ndtri(p) * spread, low, high)
-    sd = np.maximum(sd, _TINY)
+    if links is None:
+        centre, widest = weight @ mean, sd.max(axis=0)
+        x = centre + ndtri(p) * np.sqrt(weight @ (sd**2 + (mean - centre) ** 2))
+    else:
+        single = links.value(single)
+        x, widest = weight @ single, np.ones(single.shape[1])
+    low, high = single.min(axis=0), single.max(axis=0)
+    x, sd = np.clip(x, low, high), np.maximum(sd, _TINY)
     out, left, last = x.copy(), np.arange(len(x)), high - low
     while len(left):
-        z = (x - mean) / sd
+        f, slope = (x, 1.0) if links is None else links.inverse(x)
+        z = (f - mean) / sd
         error = weight @ ndtr(z) - p
-        density = weight @ (np.exp(-0.5 * z * z) / sd) / np.sqrt(2.0 * np.pi)
+        density = weight @ (np.exp(-0.5 * z * z) / sd * slope) / np.sqrt(2.0 * np.pi)
         low, high = np.where(error < 0.0, x, low), np.where(error < 0.0, high, x)
         newton, middle = x - error / density, 0.5 * (low + high)
         step = np.abs(newton - x)

@@ -34,6 +34,7 @@ class SolvedDraw:
     model: Model
     theta: Array  # (p,)
     index: int  # position in its group of draws
+    number: int  # position among all draws
     weight: float  # 1 where all are equal
     weight_before: float  # of the draws of the group that were solved before
     kernel: Kernel  # with every parameter a number
@@ -80,7 +81,7 @@ def summarise(statistic: Statistic, model: Model, draws: Draws, *, n_jobs: int |
     """Value of a statistic for all draws, natural hyperparameters of shape (S, p), on so many workers."""
     draws = WeightedDraws.of(draws)
     groups = slices(len(draws), GROUP_SIZE)
-    calls = [(solve_group, (statistic, model, draws[group])) for group in groups]
+    calls = [(solve_group, (statistic, model, draws[group], group.start)) for group in groups]
     n_workers = resolve_n_jobs(n_jobs, len(calls))
     nbytes = 8 * int(np.prod(statistic.shape(model, min(GROUP_SIZE, len(draws)))))
     out = np.full(statistic.shape(model, len(draws)), statistic.fill)
@@ -92,8 +93,8 @@ def summarise(statistic: Statistic, model: Model, draws: Draws, *, n_jobs: int |
     return out
 
 
-def solve_group(statistic: Statistic, model: Model, draws: WeightedDraws) -> Array:
-    """Value of a statistic for a group of draws, each solved warm from the one before.
+def solve_group(statistic: Statistic, model: Model, draws: WeightedDraws, first: int = 0) -> Array:
+    """Value of a statistic for a group of draws, of which `first` is the number, each solved warm from the one before.
 
     Failed draws are retried last, by continuation in 20 steps from a solved draw: the sampler, which evaluated them,
     came there in steps as well.
@@ -106,7 +107,7 @@ def solve_group(statistic: Statistic, model: Model, draws: WeightedDraws) -> Arr
     def update(s: int, kernel: Kernel, evidence: Evidence) -> None:
         nonlocal before
         weight = float(draws.weight[s])
-        statistic.update(out, SolvedDraw(model, draws.theta[s], s, weight, before, kernel, evidence))
+        statistic.update(out, SolvedDraw(model, draws.theta[s], s, first + s, weight, before, kernel, evidence))
         before += weight
 
     for s, theta in enumerate(draws.theta):
@@ -130,6 +131,11 @@ def _by_continuation(model: Model, theta: Array, solved: tuple[Array, Array] | N
     for i in range(1, CONTINUATION_STEPS):
         start = model.posterior(model.constrain(u + i * step), start)[1].posterior.start
     return model.posterior(theta, start)
+
+
+def latent_shape(model: Model) -> tuple[int, ...]:
+    """Shape of the latent values at one input: a number, or one for each class or column of targets."""
+    return (model.likelihood.count(model.y),) if model.likelihood.targets == "classes" else model.y.shape[1:]
 
 
 def slices(n: int, size: int) -> list[slice]:

@@ -26,15 +26,15 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.evidence import Evidence, SupportsJointPrediction, SupportsLatentMixture
-from hmcgp.kernels import Kernel, contract
+from hmcgp.evidence import Evidence, SupportsLatentMixture
+from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model import Model
 from hmcgp.posterior import mixture, over_draws
+from hmcgp.posterior.joint import latent_jointly
 from hmcgp.posterior.latent_values import latent_gaussian, mean_class_probabilities
-from hmcgp.posterior.over_draws import Group, SolvedDraw, Statistic, slices, summarise
+from hmcgp.posterior.over_draws import Group, SolvedDraw, Statistic, latent_shape, slices, summarise
 from hmcgp.posterior.weights import Draws, WeightedDraws
-from hmcgp.runtime.interrupts import defer_interrupts
 from hmcgp.runtime.typing import Array
 
 JOINT_ROWS = 64  # rows whose covariances are computed at once, although those within groups suffice
@@ -105,8 +105,17 @@ def mixture_moments(
     return mean, (between + within) / WeightedDraws.of(draws).total
 
 
-def quantiles(model: Model, draws: Draws, X: Array, q: Array, *, n_jobs: int | None = None) -> Array:
-    """Quantiles of new observations under the mixture over draws.
+def quantiles(
+    model: Model,
+    draws: Draws,
+    X: Array,
+    q: Array,
+    *,
+    observed: bool = True,
+    links: mixture.Links | None = None,
+    n_jobs: int | None = None,
+) -> Array:
+    """Quantiles of new observations, or of the latent function, under the mixture over draws.
 
     Parameters
     ----------
@@ -114,17 +123,22 @@ def quantiles(model: Model, draws: Draws, X: Array, q: Array, *, n_jobs: int | N
         As of `latent_moments`.
     q : ndarray of shape (k,)
         Probabilities, strictly between 0 and 1.
+    observed : bool, default=True
+        Of new observations, noise included, instead of the latent function.
+    links : Links, optional
+        Quantiles are of the values of these functions, one for each draw.
 
     Returns
     -------
     ndarray of shape (k, m), or (k, m, C) as above
     """
-    latents, weight = _latents(model), WeightedDraws.of(draws).weight
+    latents, weight = latent_shape(model), WeightedDraws.of(draws).weight
+    moments = observed_moments if observed else latent_moments
     out = np.empty((len(q), len(X), *latents))
     numbers = 4 * len(draws) * int(np.prod(latents))  # mean and variance, in results of groups and merged
     for rows in slices(len(X), max(over_draws.HELD_BYTES // (8 * numbers), 1)):
         # (a name for the moments would keep them until those of the next block are there)
-        out[:, rows] = mixture.quantiles(q, *observed_moments(model, draws, X[rows], n_jobs=n_jobs), weight)
+        out[:, rows] = mixture.quantiles(q, *moments(model, draws, X[rows], n_jobs=n_jobs), weight, links)
     return out
 
 
@@ -160,7 +174,7 @@ def observed_jointly(model: Model, draws: Draws, X: Array) -> Iterator[tuple[Arr
     """Yield mean, of shape (m,) or (m, k), and covariance (m, m) of new observations, noise included, for each draw."""
     for theta in WeightedDraws.of(draws).theta:
         kernel, evidence = model.posterior(theta)
-        yield _predict_jointly(model, kernel, evidence, model.likelihood_at(theta), X)
+        yield _observed_jointly(model, kernel, evidence, model.likelihood_at(theta), X)
 
 
 # -- statistics ------------------------------------------------------------------------------------------------------
@@ -205,7 +219,7 @@ class _Moments(Statistic):
     observed: bool
 
     def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
-        return 2, n_draws, len(self.X), *_latents(model)
+        return 2, n_draws, len(self.X), *latent_shape(model)
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
         for rows, mean, variance in _marginals(draw, self.X, observed=self.observed):
@@ -223,7 +237,7 @@ class _MixtureMoments(Statistic):
     observed: bool
 
     def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
-        return 3, len(self.X), *_latents(model)
+        return 3, len(self.X), *latent_shape(model)
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
         for rows, mean, variance in _marginals(draw, self.X, observed=self.observed):
@@ -262,7 +276,7 @@ class _JointLogDensity(_LogDensity):
         g, size = self.y.shape
         for groups in slices(g, max(JOINT_ROWS // size, 1)):
             rows, k = slice(groups.start * size, groups.stop * size), groups.stop - groups.start
-            mean, covariance = _predict_jointly(draw.model, draw.kernel, draw.evidence, draw.likelihood, self.X[rows])
+            mean, covariance = _observed_jointly(draw.model, draw.kernel, draw.evidence, draw.likelihood, self.X[rows])
             within = np.einsum("iaib->iab", covariance.reshape(k, size, k, size))
             log_p = mixture.joint_log_density(self.y[groups], mean.reshape(k, size), within)
             out[groups] = np.logaddexp(out[groups], log_p + draw.log_weight)
@@ -271,7 +285,7 @@ class _JointLogDensity(_LogDensity):
 # -- one draw --------------------------------------------------------------------------------------------------------
 
 
-def _latent(draw: SolvedDraw, X: Array) -> Iterator[tuple[slice, Array, Array]]:
+def latent_blocks(draw: SolvedDraw, X: Array) -> Iterator[tuple[slice, Array, Array]]:
     """Yield rows, latent mean and latent variance for every block of new inputs."""
     for rows in _blocks(draw.model, len(X)):
         yield rows, *latent_gaussian(draw, X[rows])
@@ -284,13 +298,13 @@ def class_probabilities(draw: SolvedDraw, X: Array) -> Iterator[tuple[slice, Arr
         for rows in _blocks(draw.model, len(X), 6 * posterior.n_points):  # means, probabilities, and what makes them
             yield rows, mean_class_probabilities(draw, posterior, X[rows])
     else:
-        for rows, mean, variance in _latent(draw, X):
+        for rows, mean, variance in latent_blocks(draw, X):
             yield rows, draw.likelihood.class_probabilities(mean, variance)
 
 
 def _marginals(draw: SolvedDraw, X: Array, *, observed: bool) -> Iterator[tuple[slice, Array, Array]]:
     """Yield rows, mean and variance of each latent value, or of each observation, for every block of new inputs."""
-    for rows, mean, between in _latent(draw, X):
+    for rows, mean, between in latent_blocks(draw, X):
         variance = _variances(between, mean)
         if observed:  # noise belongs to a row, whatever its columns
             variance = (variance.T + _noisy(draw.likelihood).noise_at(X[rows])).T
@@ -299,15 +313,10 @@ def _marginals(draw: SolvedDraw, X: Array, *, observed: bool) -> Iterator[tuple[
 
 def _blocks(model: Model, m: int, more: int = 0) -> list[slice]:
     """Blocks of m new inputs in BLOCK_BYTES, `more` numbers for each beside its covariances and moments."""
-    n_latents = int(np.prod(_latents(model)))
+    n_latents = int(np.prod(latent_shape(model)))
     cross = 2 * n_latents * len(model.X)  # the cross-covariance and its solve
     moments = 16 + 8 * n_latents**2
     return slices(m, max(BLOCK_BYTES // (8 * (cross + moments + more)), 1))
-
-
-def _latents(model: Model) -> tuple[int, ...]:
-    """Shape of the latent values at one input: a number, or one for each class or column of targets."""
-    return (model.likelihood.count(model.y),) if model.likelihood.targets == "classes" else model.y.shape[1:]
 
 
 def _variances(variance: Array, mean: Array) -> Array:
@@ -323,14 +332,10 @@ def _noisy(likelihood: Likelihood) -> NoisyNumbers:
     return likelihood
 
 
-@defer_interrupts
-def _predict_jointly(
+def _observed_jointly(
     model: Model, kernel: Kernel, evidence: Evidence, likelihood: Likelihood, X: Array
 ) -> tuple[Array, Array]:
-    K_cross, K_new = contract.cross_covariance(kernel, model.X, X), contract.covariance(kernel, X)
     noise = _noisy(likelihood).noise_at(X)
-    if not isinstance(evidence.posterior, SupportsJointPrediction):
-        raise InvalidInput(f"{type(model.evidence).__name__} predicts no covariances between new inputs.")
-    mean, covariance = evidence.posterior.predict_jointly(K_cross, K_new)
+    mean, covariance = latent_jointly(model, kernel, evidence, X)
     covariance.flat[:: len(X) + 1] += noise
     return mean, covariance

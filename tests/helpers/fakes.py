@@ -26,6 +26,10 @@ class FakeResult:
         p = expit(slopes[:, None] * np.asarray(X, dtype=float).sum(axis=1))
         return np.stack([1.0 - p, p], axis=2)
 
+    def predict_proba_interval(self, X, level=0.9):
+        ends = np.quantile(self.predict_proba_draws(X), [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        return np.moveaxis(ends, 0, -1)
+
     def predict_proba(self, X):
         return self.predict_proba_draws(X).mean(axis=0)
 

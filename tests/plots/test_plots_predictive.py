@@ -131,7 +131,7 @@ def test_predictive_1d_draws_mean_band_and_data():
     assert grid[-1] > 2.0
     np.testing.assert_allclose(mean.get_ydata(), result.predict_proba(grid[:, None])[:, 1])
     band = ax.collections[0].get_paths()[0].vertices
-    low, high = np.quantile(result.predict_proba_draws(grid[-1:, None])[:, 0, 1], [0.1, 0.9])
+    low, high = result.predict_proba_interval(grid[-1:, None], level=0.8)[0, 1]
     at_end = band[band[:, 0] == grid[-1], 1]
     assert at_end.min() == pytest.approx(low)
     assert at_end.max() == pytest.approx(high)

@@ -45,7 +45,7 @@ import numpy as np
 
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.bounds import optimisation as core
-from hmcgp.evidence.status import leave_out, predict_by_factor, raise_for_status
+from hmcgp.evidence.status import leave_out, predict_by_factor, predict_jointly_by_factor, raise_for_status
 from hmcgp.likelihoods import Likelihood, Logistic
 from hmcgp.runtime.typing import Array
 
@@ -77,6 +77,10 @@ class LowerBoundPosterior:
         """Latent mean k'α and variance k** - k'Rk at new inputs (see `Posterior.predict`)."""
         return predict_by_factor(self.L, self.alpha, self.root_w[:, None] * K_cross, K_cross, k_diag)
 
+    def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
+        """Latent mean k'α and covariance K** - k'Rk at new inputs (see `SupportsJointPrediction`)."""
+        return predict_jointly_by_factor(self.L, self.alpha, self.root_w[:, None] * K_cross, K_cross, K_new)
+
 
 @dataclass(frozen=True)
 class UpperBoundPosterior:
@@ -93,6 +97,10 @@ class UpperBoundPosterior:
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'b and variance k** at new inputs (see `Posterior.predict`)."""
         return K_cross.T @ self.b, np.array(k_diag, dtype=float)
+
+    def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
+        """Latent mean k'b and covariance K** at new inputs (see `SupportsJointPrediction`)."""
+        return K_cross.T @ self.b, np.array(K_new, dtype=float)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,10 @@ class SitePosterior:
         variance = k_diag - np.einsum("nm,nm->m", K_cross, needs_factor(self.R, "to predict") @ K_cross)
         return K_cross.T @ self.alpha, np.maximum(variance, 0.0)
 
+    def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
+        """Latent mean k'x and covariance K** - k'Rk at new inputs (see `SupportsJointPrediction`)."""
+        return K_cross.T @ self.alpha, K_new - K_cross.T @ (needs_factor(self.R, "to predict") @ K_cross)
+
 
 def solve_sites(
     provider: SiteProvider, K: Array, y: Array, likelihood: Likelihood, start: Array | None, sequential: bool,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from hmcgp.errors import NotPositiveDefinite
-from hmcgp.evidence.status import needs_factor, predict_by_factor
+from hmcgp.evidence.status import needs_factor, predict_by_factor, predict_jointly_by_factor
 from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.runtime.typing import Array
 
@@ -69,8 +69,7 @@ class ExactPosterior:
 
     def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
         """Latent mean k'α and covariance K** - k'C⁻¹k at new inputs (see `SupportsJointPrediction`)."""
-        V = solve_triangular(needs_factor(self.L, "to predict"), K_cross, lower=True, check_finite=False)
-        return K_cross.T @ self.alpha, K_new - V.T @ V
+        return predict_jointly_by_factor(self.L, self.alpha, K_cross, K_cross, K_new)
 
     def extended(self, K_cross: Array, K_new: Array, y: Array, noise: Array) -> tuple[Self, float]:
         """The posterior with more rows, and the log density of their targets (see `SupportsMoreRows`)."""

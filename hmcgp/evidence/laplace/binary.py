@@ -25,7 +25,14 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import mode_search as core
-from hmcgp.evidence.status import leave_out, needs_factor, predict_by_factor, raise_for_status, symmetric
+from hmcgp.evidence.status import (
+    leave_out,
+    needs_factor,
+    predict_by_factor,
+    predict_jointly_by_factor,
+    raise_for_status,
+    symmetric,
+)
 from hmcgp.likelihoods import Likelihood, Logistic, Probit
 from hmcgp.runtime.typing import Array
 
@@ -57,6 +64,10 @@ class LaplacePosterior:
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'α and variance k** - k'Rk at new inputs (see `Posterior.predict`)."""
         return predict_by_factor(self.L, self.alpha, self.root_w[:, None] * K_cross, K_cross, k_diag)
+
+    def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
+        """Latent mean k'α and covariance K** - k'Rk at new inputs (see `SupportsJointPrediction`)."""
+        return predict_jointly_by_factor(self.L, self.alpha, self.root_w[:, None] * K_cross, K_cross, K_new)
 
 
 @dataclass(frozen=True)

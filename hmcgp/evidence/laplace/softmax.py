@@ -28,6 +28,7 @@ Latent predictions: means k_c'α_c, covariance between classes δ_ab(k** - k_a'E
 Leaving out row i, to first order: covariance (S_i⁻¹ - W_i)⁻¹ = S_i(I - W_i S_i)⁻¹, means f_i less that times g_i.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -78,22 +79,41 @@ class SoftmaxPosterior:
 
         K_cross, of shape (n, m) or (C, n, m), and k_diag, (m,) or (C, m), are of all classes or of each.
         """
-        B_inverse, M = needs_factor(self.B_inverse, "to predict"), needs_factor(self.M, "to predict")
-        n_classes, n = self.f.shape
-        root = np.sqrt(self.p)
         k_diag = np.atleast_2d(k_diag)
-        crosses = np.broadcast_to(K_cross, (n_classes, n, K_cross.shape[-1]))
-        mean = np.einsum("cnm,cn->mc", crosses, self.alpha)
-        V, spread = np.empty(crosses.shape), np.empty(mean.shape)
-        for c in range(n_classes):
-            scaled = root[c][:, None] * crosses[c]
-            solved = symmetric(B_inverse[c]) @ scaled
-            spread[:, c] = k_diag[c % len(k_diag)] - np.einsum("nm,nm->m", scaled, solved)
-            V[c] = solve_triangular(M, root[c][:, None] * solved, lower=True, check_finite=False)
+        V, spread = np.empty(self.f.shape + K_cross.shape[-1:]), np.empty((len(self.f), K_cross.shape[-1]))
+        for c, (scaled, solved, V[c]) in enumerate(self._solved(K_cross)):
+            spread[c] = k_diag[c % len(k_diag)] - np.einsum("nm,nm->m", scaled, solved)
         covariance = np.einsum("anm,bnm->mab", V, V, optimize=True)
         # rounding can leave a variance of -1e-16 where it is 0
-        covariance[:, range(n_classes), range(n_classes)] += np.maximum(spread, 0.0)
-        return mean, covariance
+        covariance[:, range(len(V)), range(len(V))] += np.maximum(spread.T, 0.0)
+        return self._mean(K_cross), covariance
+
+    def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
+        """Mean (m, C) and covariance (m, C, m, C) of the latents of all classes at all new inputs together.
+
+        K_cross as of `predict`; K_new is of shape (m, m), or (C, m, m).
+        """
+        own = np.array(np.broadcast_to(K_new, self.f.shape[:1] + K_new.shape[-2:]))
+        V = np.empty(self.f.shape + K_cross.shape[-1:])
+        for c, (scaled, solved, V[c]) in enumerate(self._solved(K_cross)):
+            own[c] -= scaled.T @ solved
+        covariance = np.tensordot(V, V, axes=(1, 1)).transpose(1, 0, 3, 2)  # (m, C, m, C)
+        for c in range(len(V)):
+            covariance[:, c, :, c] += own[c]
+        return self._mean(K_cross), covariance
+
+    def _mean(self, K_cross: Array) -> Array:
+        crosses = np.broadcast_to(K_cross, self.f.shape + K_cross.shape[-1:])
+        return np.asarray(np.einsum("cnm,cn->mc", crosses, self.alpha))
+
+    def _solved(self, K_cross: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield √p_c k_c, B_c⁻¹√p_c k_c and V_c k_c, each of shape (n, m), class by class."""
+        B_inverse, M = needs_factor(self.B_inverse, "to predict"), needs_factor(self.M, "to predict")
+        crosses = np.broadcast_to(K_cross, self.f.shape + K_cross.shape[-1:])
+        for B, root, cross in zip(B_inverse, np.sqrt(self.p), crosses, strict=True):
+            scaled = root[:, None] * cross
+            solved = symmetric(B) @ scaled
+            yield scaled, solved, solve_triangular(M, root[:, None] * solved, lower=True, check_finite=False)
 
 
 def covariance_stack(K: Array, n_classes: int) -> Array:
