@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from hmcgp.runtime.typing import Array
 
 
-def weighted_quantile(x: Array, q: ArrayLike, weight: Array | None = None) -> Any:
+def weighted_quantile(x: Array, q: float | Array, weight: Array | None = None) -> Any:
     """Quantiles along the first axis of x; with equal weights those of `numpy.quantile`.
 
     The sorted value x_k stands at (c_k - c_1)/(c_S - c_1), with c_k the sum of the weights below it and half its own,
@@ -19,7 +18,7 @@ def weighted_quantile(x: Array, q: ArrayLike, weight: Array | None = None) -> An
     Parameters
     ----------
     x : ndarray of shape (S, ...)
-    q : float or array-like of shape (k,)
+    q : float or ndarray of shape (k,)
         Probabilities, from 0 to 1.
     weight : ndarray of shape (S,), optional
         Numbers >= 0, not all 0.  None: equal.

@@ -3,8 +3,8 @@
     Z = ∫ Z(θ) p(θ) dθ = ∫ p(u) du,     p(u) = Z(θ(u)) p(θ(u)) |dθ/du|,
 
 in the coordinates u in which the hyperparameters are sampled.  With draws u_i of p/Z, of weights w_i that sum to 1, and
-N points v_j of a density g near it, Meng & Wong (1996, Statistica Sinica 6) find Z as
-the one solution of
+N points v_j of a density g near it, Meng & Wong (1996, Statistica Sinica 6) find Z as the
+one solution of
 
     Z = mean_j [p(v_j)/(s p(v_j) + t Z g(v_j))] / Σ_i w_i g(u_i)/(s p(u_i) + t Z g(u_i)),
 
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 from scipy.special import gammaln
@@ -97,6 +98,8 @@ def log_marginal_evidence(
     U = np.array([model.unconstrain(theta) for theta in draws.theta])
     if log_density is None:
         log_density = log_densities(model, U, n_jobs=n_jobs)
+    if len(draws) % n_chains:
+        raise InvalidInput(f"'n_chains' must divide the number of draws, {len(draws)}; got {n_chains}.")
     halves = _halves(len(draws), n_chains)
     rng = as_generator(random_state)
     proposals = [_StudentT.fitted(U[half].reshape(-1, U.shape[1]), draws.weight[half].ravel()) for half in halves]
@@ -118,17 +121,19 @@ def log_densities(model: Model, U: Array, *, n_jobs: int | None = None) -> Array
 
 def _of_group(model: Model, U: Array) -> Array:
     """Log densities of a group, each solved warm from the one before, or cold if that fails."""
-    out, carry = np.empty(len(U)), None
+    out = np.empty(len(U))
+    carry: tuple[Array, ...] | None = None
     for s, u in enumerate(U):
         found = model.evaluate(u, carry)
         if found.failure and carry is not None:
             found = model.evaluate(u)
         out[s] = found.logdensity
-        carry = carry if found.failure else found.carry[:1]  # points are no path: nothing to extrapolate
+        if not found.failure and isinstance(found.carry, tuple):
+            carry = found.carry[:1]  # the last solution alone: points are no path along which to extrapolate
     return out
 
 
-def _halves(n_draws: int, n_chains: int) -> list[Array]:
+def _halves(n_draws: int, n_chains: int) -> list[NDArray[np.intp]]:
     """Positions of the first and of the second half of every chain, each of shape (n_chains, m)."""
     m = n_draws // n_chains // 2
     places = np.arange(n_draws).reshape(n_chains, -1)
@@ -172,6 +177,7 @@ def _bridge(log_p: Array, log_g: Array, weight: Array, log_p_points: Array, log_
     """Bridge between draws in chains, (chains, m), and points of g, (N,), given both log densities at either."""
     weight = weight / weight.mean()
     ratio, at_points = log_p - log_g, log_p_points - log_g_points
+    ratio = np.where(weight > 0.0, ratio, np.median(ratio))  # whatever it is, it does not count
     if not np.isfinite(at_points).any():
         raise NotConverged(
             "the evidence could be computed at none of the points around the draws, so it cannot be integrated: sample "

@@ -41,6 +41,6 @@ def test_weights_undo_a_shift():
 
 def test_values_without_weight_do_not_count_and_one_may_have_all():
     x, weight = np.array([[9.0], [1.0], [2.0], [3.0], [-9.0]]), np.array([0.0, 1.0, 2.0, 1.0, 0.0])
-    np.testing.assert_allclose(weighted_quantile(x, [0.0, 0.5, 1.0], weight), [[1.0], [2.0], [3.0]])
+    np.testing.assert_allclose(weighted_quantile(x, np.array([0.0, 0.5, 1.0]), weight), [[1.0], [2.0], [3.0]])
     assert weighted_quantile(x, 0.3, weight).shape == (1,)
-    np.testing.assert_array_equal(weighted_quantile(x, [0.1, 0.9], np.array([0.0, 0.0, 1.0, 0.0, 0.0])), [[2.0], [2.0]])
+    np.testing.assert_array_equal(weighted_quantile(x, np.array([0.1, 0.9]), 1.0 * (weight == 2.0)), [[2.0], [2.0]])
