@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hmcgp.runtime.typing import Array
 
 
-def weighted_quantile(x: Array, q: float | Array, weight: Array | None = None) -> Any:
+def weighted_quantile(x: Array, q: ArrayLike, weight: Array | None = None) -> Any:
     """Quantiles along the first axis of x; with equal weights those of `numpy.quantile`.
 
     The sorted value x_k stands at (c_k - c_1)/(c_S - c_1), with c_k the sum of the weights below it and half its own,
@@ -18,7 +19,7 @@ def weighted_quantile(x: Array, q: float | Array, weight: Array | None = None) -
     Parameters
     ----------
     x : ndarray of shape (S, ...)
-    q : float or ndarray of shape (k,)
+    q : float or array-like of shape (k,)
         Probabilities, from 0 to 1.
     weight : ndarray of shape (S,), optional
         Numbers >= 0, not all 0.  None: equal.
@@ -27,6 +28,7 @@ def weighted_quantile(x: Array, q: float | Array, weight: Array | None = None) -
     -------
     ndarray of shape (...) or (k, ...)
     """
+    q = np.asarray(q, dtype=float)
     if weight is None or np.ptp(weight) == 0.0:
         return np.quantile(x, np.asarray(q, dtype=float), axis=0)
     there = weight > 0.0
@@ -37,5 +39,5 @@ def weighted_quantile(x: Array, q: float | Array, weight: Array | None = None) -
     place = np.cumsum(w, axis=0) - 0.5 * w
     place = (place - place[0]) / np.maximum(place[-1] - place[0], np.finfo(float).tiny)
     values = np.take_along_axis(columns, order, axis=0)
-    found = np.array([np.interp(np.ravel(q), p, v) for p, v in zip(place.T, values.T, strict=True)])  # (columns, k)
-    return found.T.reshape(np.shape(q) + x.shape[1:])
+    found = np.array([np.interp(q.ravel(), p, v) for p, v in zip(place.T, values.T, strict=True)])  # (columns, k)
+    return found.T.reshape(q.shape + x.shape[1:])

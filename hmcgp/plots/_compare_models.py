@@ -34,6 +34,8 @@ def compare(comparison: Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any
     """
     if not hasattr(comparison, "table") or "elpd_diff" not in comparison.table:
         raise InvalidInput(f"'comparison' must be what hmcgp.compare returns; got {type(comparison).__name__}.")
+    from matplotlib.ticker import MaxNLocator
+
     table = comparison.table
     panels = [("elpd_diff", "diff_se", "elpd of rows left out,\nbelow the best")]
     if table["log_evidence"].notna().any():
@@ -44,6 +46,8 @@ def compare(comparison: Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any
     for ax, (column, error, label) in zip(axes, panels, strict=True):
         _differences(ax, -table[column], table[error])
         ax.set_xlabel(label)
+        ax.margins(x=0.08)
+        ax.xaxis.set_major_locator(MaxNLocator(5))
         style.clean(ax, hide=("top", "right", "left"))
         ax.tick_params(axis="y", length=0)
     names = [f"{name}\nlog loss {loss:.3f}" for name, loss in table["log_loss"].items()]

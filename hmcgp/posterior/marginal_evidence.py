@@ -109,8 +109,9 @@ def log_marginal_evidence(
         _bridge(log_density[half], g.logpdf(U[half]), draws.weight[half], log_p, g.logpdf(V))
         for half, g, V, log_p in zip(halves[::-1], proposals, points, at_points, strict=True)
     ]
-    log_z, se = np.mean(found, axis=0)[0], np.hypot(found[0].se, found[1].se) / 2.0
-    return MarginalEvidence(float(log_z), float(se))
+    log_z, of_points, of_draws = np.mean(found, axis=0)
+    # points are independent; what the halves say of each other, one as g and one as draws, they say twice
+    return MarginalEvidence(float(log_z), float(np.hypot(of_points / np.sqrt(2.0), of_draws)))
 
 
 def log_densities(model: Model, U: Array, *, n_jobs: int | None = None) -> Array:
@@ -173,7 +174,13 @@ class _StudentT:
         return log_p.reshape(U.shape[:-1])
 
 
-def _bridge(log_p: Array, log_g: Array, weight: Array, log_p_points: Array, log_g_points: Array) -> MarginalEvidence:
+class _Bridged(NamedTuple):
+    log_z: float
+    of_points: float  # standard error
+    of_draws: float
+
+
+def _bridge(log_p: Array, log_g: Array, weight: Array, log_p_points: Array, log_g_points: Array) -> _Bridged:
     """Bridge between draws in chains, (chains, m), and points of g, (N,), given both log densities at either."""
     weight = weight / weight.mean()
     ratio, at_points = log_p - log_g, log_p_points - log_g_points
@@ -202,9 +209,8 @@ def _bridge(log_p: Array, log_g: Array, weight: Array, log_p_points: Array, log_
     log_z = brentq(excess, everywhere.min() - BEYOND, everywhere.max() + BEYOND, xtol=1e-10)
     f, h = means(log_z)
     mean = np.average(h, weights=weight)
-    of_points = np.var(f) / np.mean(f) ** 2 / len(f)
-    of_draws = (arviz_compat.mcse_mean(weight * (h - mean)) / mean) ** 2
-    return MarginalEvidence(log_z, float(np.sqrt(of_points + of_draws)))
+    of_points = np.std(f) / np.mean(f) / np.sqrt(len(f))
+    return _Bridged(log_z, float(of_points), float(arviz_compat.mcse_mean(weight * (h - mean)) / mean))
 
 
 def _efficiency(x: Array) -> float:
