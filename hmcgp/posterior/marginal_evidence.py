@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from hmcgp.errors import InvalidInput, NotConverged
 from hmcgp.model import Model
@@ -195,19 +195,19 @@ def _bridge(log_p: Array, log_g: Array, weight: Array, log_p_points: Array, log_
     log_s = np.log(n_draws / (n_draws + len(at_points)))
     log_t = np.log(len(at_points) / (n_draws + len(at_points)))
 
-    def means(log_z: float) -> tuple[Array, Array]:
-        """p/(s p + t Z g) at the points, and Z g/(s p + t Z g) at the draws."""
-        f = np.exp(-np.logaddexp(log_s, log_t + log_z - at_points))
-        return f, np.exp(-np.logaddexp(log_s + ratio - log_z, log_t))
+    def log_terms(log_z: float) -> tuple[Array, Array]:
+        """Logarithms of p/(s p + t Z g) at the points, and of Z g/(s p + t Z g) at the draws."""
+        return -np.logaddexp(log_s, log_t + log_z - at_points), -np.logaddexp(log_s + ratio - log_z, log_t)
 
     def excess(log_z: float) -> float:
-        f, h = means(log_z)
-        return float(np.log(np.mean(f)) - np.log(np.average(h, weights=weight)))  # falls as Z grows, through 0 at Z
+        """Logarithm of the ratio of their means, which falls as Z grows, through 0 at the solution."""
+        log_f, log_h = log_terms(log_z)
+        return float(logsumexp(log_f) - np.log(len(log_f)) - logsumexp(log_h, b=weight) + np.log(log_h.size))
 
     everywhere = np.concatenate([ratio.ravel(), at_points])
     everywhere = everywhere[np.isfinite(everywhere)]
     log_z = brentq(excess, everywhere.min() - BEYOND, everywhere.max() + BEYOND, xtol=1e-10)
-    f, h = means(log_z)
+    f, h = map(np.exp, log_terms(log_z))
     mean = np.average(h, weights=weight)
     of_points = np.std(f) / np.mean(f) / np.sqrt(len(f))
     return _Bridged(log_z, float(of_points), float(arviz_compat.mcse_mean(weight * (h - mean)) / mean))
