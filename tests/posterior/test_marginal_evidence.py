@@ -9,10 +9,9 @@ import pytest
 from scipy import integrate, stats
 
 from hmcgp import Model, sample
-from hmcgp.errors import InvalidInput, NotConverged
+from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian
-from hmcgp.numerics.density import Evaluation, failed_evaluation
 from hmcgp.posterior.marginal_evidence import log_densities, log_marginal_evidence
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.priors import LogNormal
@@ -110,13 +109,15 @@ LOG_Z = -123.4
 def density(logpdf):
     """Model with a given normalised log density times exp(LOG_Z)."""
 
-    def evaluate(u, carry=None):
+    def posterior(u, start=None):
         value = float(logpdf(u))
         if not np.isfinite(value):
-            return failed_evaluation(u, carry, 1)
-        return Evaluation(LOG_Z + value, np.zeros_like(u), None, 0, 0.0)
+            raise NotPositiveDefinite("beyond the support.")
+        return None, SimpleNamespace(log_z=LOG_Z + value, posterior=SimpleNamespace(start=None))
 
-    return SimpleNamespace(evaluate=evaluate, unconstrain=np.asarray)
+    return SimpleNamespace(
+        posterior=posterior, unconstrain=np.asarray, constrain=np.asarray, log_prior=lambda u: (0.0, np.zeros_like(u))
+    )
 
 
 def chains_of_normals(rng, n_chains, n_draws, p, correlation):
