@@ -130,5 +130,5 @@ def test_the_plot_shows_the_table(found):
     assert plots.compare(found, axes=own)[0] is own[0]
     with pytest.raises(InvalidInput, match=r"'axes' must have the shape \(1, 2\)"):
         plots.compare(found, axes=own[:1])
-    with pytest.raises(InvalidInput, match="must be what hmcgp.compare returns; got int"):
+    with pytest.raises(InvalidInput, match=r"must be what hmcgp\.compare returns; got int"):
         plots.compare(3)
