@@ -12,10 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from hmcgp import datasets, errors, evidence, kernels, likelihoods, plots, priors, samplers
 from hmcgp.estimators import GPClassifier, GPRegressor
 from hmcgp.estimators.comparison import EvidenceComparison, compare_evidence
+from hmcgp.estimators.model_comparison import ModelComparison, compare
 from hmcgp.joint import JointSample, sample_jointly
 from hmcgp.model import Model
 from hmcgp.optimize import find_map, find_modes
-from hmcgp.posterior import evidence_bounds, label_noise, leave_one_out, predict
+from hmcgp.posterior import evidence_bounds, label_noise, leave_one_out, marginal_evidence, predict
 from hmcgp.reporting import diagnostics
 from hmcgp.samplers import sample
 
@@ -30,6 +31,8 @@ __all__ = [
     "GPRegressor",
     "JointSample",
     "Model",
+    "ModelComparison",
+    "compare",
     "compare_evidence",
     "datasets",
     "diagnostics",
@@ -42,6 +45,7 @@ __all__ = [
     "label_noise",
     "leave_one_out",
     "likelihoods",
+    "marginal_evidence",
     "plots",
     "predict",
     "priors",

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
+from hmcgp.estimators.inspection import Inspection
 from hmcgp.estimators.refinement import Refinement, refined, reweighted, wanted_models
 from hmcgp.estimators.saving import load_estimator, save_estimator
 from hmcgp.estimators.settings import check_settings, validated
@@ -25,12 +26,10 @@ from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Parameter
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import GrowingModel, Model
-from hmcgp.model.model import Theta
 from hmcgp.optimize import find_map, find_modes
 from hmcgp.optimize.maximum import point_trace
-from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior.weights import WeightedDraws
-from hmcgp.reporting import arviz_export, diagnostics
+from hmcgp.reporting import diagnostics
 from hmcgp.runtime.interrupts import check_interrupt, deferred_interrupts, take_interrupt
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
@@ -53,7 +52,7 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
             raise
 
 
-class GaussianProcess(BaseEstimator):  # type: ignore[misc]
+class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; see `GPClassifier` and `GPRegressor` for the parameters."""
 
     targets: ClassVar[str]  # "labels" or "numbers": what y holds
@@ -282,67 +281,6 @@ class GaussianProcess(BaseEstimator):  # type: ignore[misc]
         """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter."""
         check_is_fitted(self)
         return diagnostics.summary(self.trace_)
-
-    def log_marginal_likelihood(self, theta: Theta | None = None, eval_gradient: bool = False) -> Any:
-        """Log evidence of the training labels at given hyperparameters.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (p,) or dict, optional
-            Natural (not log-transformed) hyperparameters, in the order of `model_.names` or by name.  Default: those of
-            `kernel_`.
-        eval_gradient : bool, default=False
-            Return the gradient with respect to theta too.
-
-        Returns
-        -------
-        log_z : float
-        grad : ndarray of shape (p,)
-            Only with `eval_gradient`.
-        """
-        check_is_fitted(self)
-        log_z, grad = self.model_.log_evidence(self._best if theta is None else theta)
-        return (log_z, grad) if eval_gradient else log_z
-
-    def loo(self) -> leaving_out.LeaveOneOut:
-        """How well each training row is predicted by all others, without refitting.
-
-        Closed-form leave-one-out predictions of each draw, combined by Pareto-smoothed importance weights.
-
-        Returns
-        -------
-        LeaveOneOut
-            `elpd`, `se`, `log_loss`; for each row `pointwise`, `probability` and `pareto_k`.  For the draws that
-            predictions average over (see `predict_draws`).
-
-        Warns
-        -----
-        ApproximationWarning
-            When some Pareto k exceeds 0.7.
-        """
-        draws = self._kept_draws()
-        r_eff = 1.0
-        if len(draws) > 1:
-            ess = self.summary()["ess_bulk"].min() / len(draws)
-            r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
-        groups = self._targets.layout.row_groups
-        return leaving_out.loo(self.model_, draws, row_groups=groups, r_eff=r_eff, n_jobs=self.n_jobs)
-
-    def to_arviz(self) -> Any:
-        """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
-
-        The group `log_likelihood` holds `log_evidence`, log p(y | hyperparameters) of all labels together, one number
-        per draw: the latent function is integrated out, so there are no pointwise terms.  Do not call `arviz.loo` on
-        it, which would take the whole table for one observation: `loo` leaves out single rows.
-        """
-        check_is_fitted(self)
-        log_prior = [[self.model_.log_prior(u)[0] for u in chain] for chain in self.trace_.unconstrained]
-        return arviz_export.to_arviz(
-            self,
-            X=self._inputs.scaling.undo(self._targets.layout.inputs(self.model_.X)),
-            y=self._targets.observed(self.model_),
-            log_likelihood={"log_evidence": np.asarray(self.trace_.stats["lp"] - np.array(log_prior))},
-        )
 
     # -- keeping it --------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from hmcgp.kernels import Kernel
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Classes, Likelihood, MultinomialProbit, Softmax
 from hmcgp.model import GrowingModel, Model
+from hmcgp.posterior.replicates import replicated_codes
+from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.typing import Array
 
@@ -67,6 +69,15 @@ class LabelTargets(Targets):
 
     def observed(self, model: Model) -> NDArray[Any]:
         labels = self.classes[self.codes(model.y)]
+        return labels if labels.dtype.kind != "O" else labels.astype(str)
+
+    def log_units(self, model: Model) -> Array:
+        return np.zeros(len(model.y))
+
+    def replicates(
+        self, rng: np.random.Generator, model: Model, draws: WeightedDraws, n_jobs: int | None
+    ) -> NDArray[Any]:
+        labels = self.classes[replicated_codes(rng, model, draws, n_jobs=n_jobs)]
         return labels if labels.dtype.kind != "O" else labels.astype(str)
 
 

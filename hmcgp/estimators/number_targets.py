@@ -19,6 +19,8 @@ from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable
 from hmcgp.estimators.weights import concatenate_weights, drop_zero_weight_rows
 from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
 from hmcgp.model import GrowingModel, Model
+from hmcgp.posterior.replicates import replicated_numbers
+from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime.checks import lowered, name_among
 from hmcgp.runtime.typing import Array
 
@@ -102,6 +104,16 @@ class NumberTargets(Targets):
 
     def observed(self, model: Model) -> NDArray[Any]:
         return self.in_units(self.layout.table(model.X, model.y))
+
+    def log_units(self, model: Model) -> Array:
+        y = self.observed(model)
+        return np.asarray(self.log_unit(y) + np.zeros(len(y)))
+
+    def replicates(
+        self, rng: np.random.Generator, model: Model, draws: WeightedDraws, n_jobs: int | None
+    ) -> NDArray[Any]:
+        drawn = replicated_numbers(rng, model, draws)
+        return self.in_units(np.array([self.layout.table(model.X, y) for y in drawn]))
 
 
 def number_table(gp: Any, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> TrainingTable:

@@ -25,6 +25,7 @@ from hmcgp.kernels import Categorical, Constant, Kernel, Parameter, SquaredExpon
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import GrowingModel, Model
+from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime.fingerprint import table_identity
 from hmcgp.runtime.typing import Array
 
@@ -86,6 +87,16 @@ class Targets(ABC):
     @abstractmethod
     def observed(self, model: Model) -> NDArray[Any]:
         """Targets of the training rows, as the user gave them."""
+
+    @abstractmethod
+    def log_units(self, model: Model) -> Array:
+        """Logarithms of the units of density of the training rows, of shape (n,): 0 for labels."""
+
+    @abstractmethod
+    def replicates(
+        self, rng: np.random.Generator, model: Model, draws: WeightedDraws, n_jobs: int | None
+    ) -> NDArray[Any]:
+        """Targets drawn at the training rows, for each draw of the hyperparameters: of shape (S, n) or (S, n, k)."""
 
 
 @dataclass(frozen=True, eq=False)

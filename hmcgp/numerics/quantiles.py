@@ -28,6 +28,7 @@ def weighted_quantile(x: Array, q: ArrayLike, weight: Array | None = None) -> An
     -------
     ndarray of shape (...) or (k, ...)
     """
+    q = np.asarray(q, dtype=float)
     if weight is None or np.ptp(weight) == 0.0:
         return np.quantile(x, np.asarray(q, dtype=float), axis=0)
     there = weight > 0.0
@@ -38,5 +39,5 @@ def weighted_quantile(x: Array, q: ArrayLike, weight: Array | None = None) -> An
     place = np.cumsum(w, axis=0) - 0.5 * w
     place = (place - place[0]) / np.maximum(place[-1] - place[0], np.finfo(float).tiny)
     values = np.take_along_axis(columns, order, axis=0)
-    found = np.array([np.interp(np.ravel(q), p, v) for p, v in zip(place.T, values.T, strict=True)])  # (columns, k)
-    return found.T.reshape(np.shape(q) + x.shape[1:])
+    found = np.array([np.interp(q.ravel(), p, v) for p, v in zip(place.T, values.T, strict=True)])  # (columns, k)
+    return found.T.reshape(q.shape + x.shape[1:])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from hmcgp.plots._audit import audit
 from hmcgp.plots._calibration import calibration
 from hmcgp.plots._compare import compare_evidence
+from hmcgp.plots._compare_models import compare
 from hmcgp.plots._confusion import confusion
 from hmcgp.plots._loo import loo
 from hmcgp.plots._predictive import predictive, predictive_1d, predictive_2d
@@ -20,6 +21,7 @@ from hmcgp.plots._trace import trace
 __all__ = [
     "audit",
     "calibration",
+    "compare",
     "compare_evidence",
     "confusion",
     "loo",

@@ -14,6 +14,7 @@ import numpy as np
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import style
 from hmcgp.plots._checks import check_prob, require
+from hmcgp.reporting.intervals import central_interval, median
 from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def relevance(gp: Any, *, prob: tuple[float, float] = (0.5, 0.9), ax: Axes | Non
     """Draw the posterior of each input's length scale as intervals, the most relevant input on top.
 
     Dot: median; thick line: the central interval of the smaller probability; thin line: that of the larger.
+    Draws count with their weights, if they carry any.
     The weight w of a category (`kernels.Categorical`) or of the inputs of a neural network is shown as 1/√w, the length
     scale that makes two rows as different.
     When the fit standardised its inputs, length scales beyond 4 (longer than an input's range from -2 to +2
@@ -55,9 +57,10 @@ def relevance(gp: Any, *, prob: tuple[float, float] = (0.5, 0.9), ax: Axes | Non
     from matplotlib.ticker import LogLocator, NullFormatter
 
     labels, draws = _length_scales(gp.parameters_, np.asarray(gp.trace_.draws))
-    order = np.argsort(np.median(draws, axis=0), kind="stable")
+    weight = gp.trace_.weight
+    order = np.argsort(median(draws, weight), kind="stable")
     ax = style.new_axes(ax, (6.5, 0.9 + 0.3 * max(len(order), 3)))
-    _intervals(ax, draws[:, order], prob)
+    _intervals(ax, draws[:, order], weight, prob)
     ax.set_yticks(np.arange(len(order)), [labels[i] for i in order])
     ax.set_ylim(len(order) - 0.4, -0.6)  # first row on top
     ax.set_xscale("log")
@@ -73,7 +76,7 @@ def relevance(gp: Any, *, prob: tuple[float, float] = (0.5, 0.9), ax: Axes | Non
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "top"}
     ax.annotate(key, (0.5, 0), (0, -34), **place, **style.NOTE)
     if standardised:
-        _shade(ax, draws, max(prob))
+        _shade(ax, *central_interval(draws, max(prob), weight))
     return ax
 
 
@@ -99,16 +102,15 @@ def _labels(parameters: Sequence[Any]) -> list[str]:
     return [f"{name} ({p.name.rpartition('.')[0] or p.name})" for p in parameters for name in p.labels]
 
 
-def _intervals(ax: Axes, draws: Array, prob: tuple[float, float]) -> None:
+def _intervals(ax: Axes, draws: Array, weight: Array, prob: tuple[float, float]) -> None:
     rows = np.arange(draws.shape[1])
     for p, width in ((max(prob), 1.4), (min(prob), 4.5)):
-        low, high = np.quantile(draws, [0.5 - p / 2, 0.5 + p / 2], axis=0)
+        low, high = central_interval(draws, p, weight)
         ax.hlines(rows, low, high, color=style.BLUE, lw=width, label=f"{100 * p:g} %")
-    ax.plot(np.median(draws, axis=0), rows, "o", ms=6, color=style.BLUE, mec="white", mew=1.2, label="median")
+    ax.plot(median(draws, weight), rows, "o", ms=6, color=style.BLUE, mec="white", mew=1.2, label="median")
 
 
-def _shade(ax: Axes, draws: Array, prob: float) -> None:
-    low, high = np.quantile(draws, [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
+def _shade(ax: Axes, low: Array, high: Array) -> None:
     right = max(1.5 * high.max(), 4.0 * _WIDTH_OF_DATA)
     ax.set_xlim(min(low.min(), _WIDTH_OF_DATA) / 1.5, right)
     ax.axvspan(_WIDTH_OF_DATA, right, color=style.PALE, lw=0, zorder=0)

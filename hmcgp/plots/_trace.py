@@ -32,6 +32,9 @@ def trace(
     Positive parameters whose draws span more than 1.5 decades get a logarithmic axis, and their density is
     then that of the logarithm. Ticks along the bottom mark divergent transitions.
 
+    Where the draws carry weights, as after `refine`, the chains are drawn as they ran (`sampling_trace_`), and a black
+    line adds the density of the weighted draws, over which predictions average.
+
     Parameters
     ----------
     gp : fitted estimator
@@ -50,22 +53,29 @@ def trace(
     ndarray of Axes of shape (n_rows, 2)
     """
     require(gp, "trace_")
-    names = list(gp.trace_.names)
+    weighted = gp.trace_ if getattr(gp.trace_, "log_weight", None) is not None else None
+    run = gp.trace_ if weighted is None else gp.sampling_trace_
+    names = list(run.names)
     columns = diagnostics.select(names, var_names, "var_names")
     shown = columns if var_names is not None else columns[:max_rows]
     if axes is not None and len(shown) == 1 and np.shape(axes) == (2,):
         axes = np.reshape(axes, (1, 2))
     size, widths = (9.0, 0.5 + 1.35 * len(shown)), {"width_ratios": [2, 3]}
     axes = style.grid_of_axes(axes, (len(shown), 2), size, ", a row per parameter", gridspec_kw=widths)
-    diverging = np.asarray(gp.trace_.stats.get("diverging", np.zeros(gp.trace_.draws.shape[:2])), dtype=bool)
+    diverging = np.asarray(run.stats.get("diverging", np.zeros(run.draws.shape[:2])), dtype=bool)
     for (left, right), column in zip(axes, shown, strict=True):
-        _row(left, right, gp.trace_.draws[:, :, column], diverging)
+        limits, log = _row(left, right, run.draws[:, :, column], diverging)
+        if weighted is not None:
+            _density(left, weighted.flat[:, column], log, limits, style.INK, weighted.weight)
         left.set_title(names[column], **style.TITLE)
-    _annotate(axes, gp.trace_.draws.shape[0], int(diverging.sum()), len(shown), len(columns))
+    _annotate(axes, run.draws.shape[0], int(diverging.sum()), len(shown), len(columns))
+    if weighted is not None:
+        axes[0, 0].set_title("black: weighted", loc="right", **style.NOTE)
     return axes
 
 
-def _row(left: Axes, right: Axes, draws: Array, diverging: NDArray[np.bool_]) -> None:
+def _row(left: Axes, right: Axes, draws: Array, diverging: NDArray[np.bool_]) -> tuple[tuple[float, float], bool]:
+    """Draw one parameter; return the range of its draws, and whether its axis is logarithmic."""
     low, high = float(draws.min()), float(draws.max())
     log = low > 0.0 and np.log10(high / low) > _LOG_DECADES
     for chain, values in enumerate(draws):
@@ -82,16 +92,19 @@ def _row(left: Axes, right: Axes, draws: Array, diverging: NDArray[np.bool_]) ->
     right.set_xlim(0, draws.shape[1])
     style.clean(left, hide=("top", "right", "left"))
     style.clean(right)
+    return (low, high), log
 
 
-def _density(ax: Axes, values: Array, log: bool, limits: tuple[float, float], colour: str) -> None:
+def _density(
+    ax: Axes, values: Array, log: bool, limits: tuple[float, float], colour: str, weight: Array | None = None
+) -> None:
     x = np.log10(values) if log else values
     if np.ptp(x) <= 1e-12 * max(1.0, float(np.abs(x).max())):
         ax.axvline(values[0], color=colour, lw=1.2)  # a chain that never moved has no density
         return
     low, high = np.log10(limits) if log else limits
     grid = np.linspace(low, high, 200)
-    ax.plot(10.0**grid if log else grid, gaussian_kde(x)(grid), color=colour, lw=1.2)
+    ax.plot(10.0**grid if log else grid, gaussian_kde(x, weights=weight)(grid), color=colour, lw=1.2)
 
 
 def _ticks(ax: Axes, positions: NDArray[Any]) -> None:

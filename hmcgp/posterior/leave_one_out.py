@@ -18,6 +18,7 @@ k says whether the weights can be trusted: up to 0.7 they can.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,9 @@ class LeaveOneOut:
         Shape of the tail of each row's weights; above 0.7 its value is not reliable.  NaN where there is one draw only.
     n_draws : int
         Draws of the hyperparameters that were averaged.
+    p_loo : float
+        Effective number of hyperparameters: how much higher the sum of log p(y_i | y_-i, θ) is where θ was drawn with
+        y_i among the data.
     """
 
     elpd: float
@@ -56,6 +60,7 @@ class LeaveOneOut:
     pointwise: Array
     pareto_k: Array
     n_draws: int
+    p_loo: float = np.nan
 
     @property
     def probability(self) -> Array:
@@ -66,6 +71,14 @@ class LeaveOneOut:
     def log_loss(self) -> float:
         """Mean of -log p(y_i | y_-i): what cross-validation with one row per fold estimates."""
         return float(-np.mean(self.pointwise))
+
+    def to_arviz(self) -> Any:
+        """Convert to arviz's own `ELPDData`, for `arviz.compare`, `arviz.plot_khat` and others.
+
+        `arviz.compare({"a": a.loo().to_arviz(), "b": b.loo().to_arviz()})` ranks fits of the same rows, as
+        `hmcgp.compare` does.
+        """
+        return arviz_compat.elpd_data(self.pointwise, self.pareto_k, self.p_loo, self.n_draws)
 
     def in_units(self, log_unit: float | Array) -> LeaveOneOut:
         """Convert to other units of the targets, in which log densities are lower by log_unit (one, or one per row)."""
@@ -234,7 +247,10 @@ def combine(
         removed = log_p if removed is None else removed
         log_w, k = arviz_compat.psis(log_weight - removed.T, r_eff)  # (n, S): each row has weights of its own
         pointwise = np.logaddexp.reduce(log_w + log_p.T, axis=1)
-    result = LeaveOneOut(float(pointwise.sum()), float(np.sqrt(n * np.var(pointwise))), pointwise, k, n_draws)
+    log_weight = log_weight + np.zeros(n_draws)
+    seen = np.logaddexp.reduce(log_p + log_weight[:, None], axis=0) - np.logaddexp.reduce(log_weight)
+    elpd, se = float(pointwise.sum()), float(np.sqrt(n * np.var(pointwise)))
+    result = LeaveOneOut(elpd, se, pointwise, k, n_draws, float(seen.sum()) - elpd)
     bad = np.flatnonzero(k > K_LIMIT)
     if len(bad):
         warn_user(

@@ -1,10 +1,10 @@
 """Export of a fit to arviz.
 
 The arviz container has the groups `posterior` (natural parameters), `sample_stats`, `unconstrained_posterior`,
-`warmup_posterior` and `warmup_sample_stats` when there was a warm-up, `observed_data`, `constant_data`, and
-`log_likelihood` only when one is given.  One variable per hyperparameter; a per-input one has the dimension
-`feature`, whose coordinates are the input names, one that every class has for itself the dimension `class`, and one of
-each of several outputs the dimension `output`.
+`warmup_posterior` and `warmup_sample_stats` when there was a warm-up, and those that are given: `observed_data`,
+`constant_data`, `log_likelihood`, `posterior_predictive`, `prior`.  One variable per hyperparameter; a per-input one
+has the dimension `feature`, whose coordinates are the input names, one that every class has for itself the dimension
+`class`, and one of each of several outputs the dimension `output`.
 """
 
 from __future__ import annotations
@@ -30,28 +30,6 @@ SAMPLE_DIMS = ("chain", "draw")
 RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class", "output")
 
 
-def to_arviz(
-    gp: Any,
-    *,
-    X: ArrayLike | None = None,
-    y: ArrayLike | None = None,
-    log_likelihood: Mapping[str, Array] | None = None,
-) -> Any:
-    """Export a fitted estimator, with X as `constant_data` and y as `observed_data` (see `build_tree`).
-
-    Its `feature_names_in_` name the columns of X, its `output_names_` those of y.
-    """
-    return build_tree(
-        gp.trace_,
-        gp.parameters_,
-        observed_data=None if y is None else {"y": y},
-        constant_data=None if X is None else {"X": X},
-        log_likelihood=log_likelihood,
-        features=getattr(gp, "feature_names_in_", None),
-        outputs=getattr(gp, "output_names_", ()),
-    )
-
-
 def build_tree(
     trace: Trace,
     parameters: Sequence[Parameter],
@@ -59,6 +37,8 @@ def build_tree(
     observed_data: Mapping[str, ArrayLike] | None = None,
     constant_data: Mapping[str, ArrayLike] | None = None,
     log_likelihood: Mapping[str, Array] | None = None,
+    posterior_predictive: Mapping[str, NDArray[Any]] | None = None,
+    prior: Array | None = None,
     attrs: Mapping[str, object] | None = None,
     features: Sequence[str] | None = None,
     outputs: Sequence[str] = (),
@@ -75,7 +55,11 @@ def build_tree(
         Arrays with rows (dimension `obs_id`) first and columns, if any, second: outputs (`output`) and inputs
         (`feature`).
     log_likelihood : mapping of str to ndarray of shape (chains, draws) or (chains, draws, n), optional
-        Log likelihoods given the draws.  Leave-one-out densities are not that.
+        Log likelihoods given the draws: for arviz's `loo`, of each row given all others.
+    posterior_predictive : mapping of str to ndarray of shape (chains, draws, n) or (chains, draws, n, k), optional
+        Targets drawn anew.
+    prior : ndarray of shape (m, n_dim), optional
+        Natural parameters drawn from their prior.
     attrs : mapping of str to object, optional
         More attributes of the root; what netCDF cannot hold is stored as JSON text.
     features, outputs : sequence of str, optional
@@ -91,7 +75,7 @@ def build_tree(
     dims_of = _feature_dims(parameters, features, outputs)
     groups: dict[str, Any] = {
         "posterior": _draws_dataset(trace.draws, parameters, dims_of),
-        "sample_stats": _stats_dataset(trace, trace.stats).assign(_metric(trace)),
+        "sample_stats": _stats_dataset(trace, trace.stats).assign(_metric(trace)).assign(_weights(trace)),
         "unconstrained_posterior": _draws_dataset(trace.unconstrained, parameters, dims_of),
     }
     if latent is not None:
@@ -99,8 +83,11 @@ def build_tree(
     if trace.warmup_unconstrained.shape[1] > 0:
         groups["warmup_posterior"] = _draws_dataset(trace.warmup_draws, parameters, dims_of)
         groups["warmup_sample_stats"] = _stats_dataset(trace, trace.warmup_stats)
+    if prior is not None:
+        groups["prior"] = _draws_dataset(prior[None], parameters, dims_of)
     given: dict[str, tuple[Mapping[str, Any] | None, tuple[str, ...]]] = {
         "log_likelihood": (log_likelihood, (*SAMPLE_DIMS, "obs_id")),
+        "posterior_predictive": (posterior_predictive, (*SAMPLE_DIMS, "obs_id", "output")),
         "observed_data": (observed_data, ("obs_id", "output")),
         "constant_data": (constant_data, ("obs_id", "feature")),
     }
@@ -213,6 +200,16 @@ def _metric(trace: Trace) -> dict[str, Any]:
     axes = ("parameter", "parameter_bis")[: np.ndim(trace.inv_metric) - 1]
     names = {axis: np.asarray(trace.names, dtype=str) for axis in axes}
     return {"inv_metric": xr.DataArray(trace.inv_metric, dims=("chain", *axes), coords=names)}
+
+
+def _weights(trace: Trace) -> dict[str, Any]:
+    """`log_weight`, of which the exponentials sum to 1, where draws carry weights."""
+    import xarray as xr
+
+    if trace.log_weight is None:
+        return {}
+    attrs = {"pareto_k": float(trace.pareto_k), "n_effective": trace.n_effective}
+    return {"log_weight": xr.DataArray(trace.log_weight, dims=SAMPLE_DIMS, attrs=attrs)}
 
 
 def _dataset(arrays: Mapping[str, ArrayLike], dims: tuple[str, ...], columns: Mapping[str, Sequence[str]]) -> Any:

@@ -103,6 +103,34 @@ def _psislw(x: Array, r_eff: float) -> tuple[Any, Any]:
     return _array_statistics().psislw(x, reff=r_eff)
 
 
+def elpd_data(pointwise: Array, pareto_k: Array, n_parameters: float, n_samples: int) -> Any:
+    """Leave-one-out densities as the installed arviz's own `loo` returns them, which its `compare` takes.
+
+    Logarithms and shapes k of the tails, of shape (n,), and the effective number of parameters, from so many draws.
+    """
+    import xarray as xr
+
+    n = len(pointwise)
+    good_k = min(1.0 - 1.0 / np.log10(n_samples), 0.7) if n_samples > 1 else 0.7  # of both versions
+    warning = bool(np.any(pareto_k > good_k))
+    elpd, se = float(pointwise.sum()), float(np.sqrt(n * np.var(pointwise)))
+    rows = {"dims": ("obs_id",), "coords": {"obs_id": np.arange(n)}}
+    each, k = xr.DataArray(pointwise, name="loo_i", **rows), xr.DataArray(pareto_k, name="pareto_shape", **rows)
+    common = {"se": se, "n_samples": n_samples, "n_data_points": n, "scale": "log", "good_k": good_k, "pareto_k": k}
+    arviz = import_arviz()
+    if major() >= 1:
+        extra = {"elpd": elpd, "p": n_parameters, "warning": warning, "elpd_i": each}
+        if hasattr(arviz, "ELPDDataLOO"):
+            return arviz.ELPDDataLOO(**extra, **common)
+        return arviz.ELPDData(kind="loo", **extra, **common)  # before 1.3
+    kind = importlib.import_module("arviz.stats.stats_utils").ELPDData
+    return kind({"elpd_loo": elpd, "p_loo": n_parameters, "warning": warning, "loo_i": each, **common}, index=_LOO_ROWS)
+
+
+# in this order, as 0.2x prints them by their places
+_LOO_ROWS = ["elpd_loo", "se", "p_loo", "n_samples", "n_data_points", "warning", "loo_i", "pareto_k", "scale", "good_k"]
+
+
 def _scalar(value: Any) -> float:
     return float(np.asarray(value).item())  # a float, a 0-d or a 1-element array, depending on the version
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias, get_type_hints
+from typing import Any, NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,6 +194,21 @@ class Trace:
             warmup_stats={name: values[chains] for name, values in self.warmup_stats.items()},
             inv_metric=self.inv_metric[chains],
             log_weight=kept,
+        )
+
+    def chosen(self, positions: NDArray[np.intp]) -> Trace:
+        """Draws at these positions among those of all chains, as many as there are, with equal weights."""
+
+        def taken(values: NDArray[Any]) -> NDArray[Any]:
+            return values.reshape(len(self), *values.shape[2:])[positions].reshape(values.shape)
+
+        return replace(
+            self,
+            draws=taken(self.draws),
+            unconstrained=taken(self.unconstrained),
+            stats={name: taken(values) for name, values in self.stats.items()},
+            log_weight=None,
+            pareto_k=np.nan,
         )
 
     def __repr__(self) -> str:

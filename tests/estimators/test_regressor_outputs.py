@@ -333,7 +333,7 @@ def test_to_arviz_save_clone_and_cross_validate(gp, tmp_path):
         assert tree["posterior"]["noise"].dims == ("chain", "draw", "output")
         assert tree["posterior"]["scale"]["output"].values.tolist() == ["yield", "price"]
     theta = gp.trace_.draws[0, 0]
-    log_z = tree["log_likelihood"]["log_evidence"].values[0, 0]
+    log_z = tree["sample_stats"]["log_evidence"].values[0, 0]
     assert log_z == pytest.approx(gp.log_marginal_likelihood(theta), abs=1e-6)
     tree.to_netcdf(tmp_path / "gp.nc")
     gp.save(tmp_path / "gp.hmcgp")

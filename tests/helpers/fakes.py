@@ -51,6 +51,8 @@ def make_result(centres=(30.0, 1.0, 5.0), *, n_features=1, diverging=()):
         draws=np.concatenate([variance, scales], axis=2),
         names=["variance", *(f"length_scale[{name}]" for name in names)],
         stats=stats,
+        weight=np.ones(CHAINS * DRAWS),
+        log_weight=None,
     )
     free = [parameter("variance"), parameter("length_scale", len(names), names)]
     return FakeResult(trace, free, n_features_in_=n_features)

@@ -236,3 +236,42 @@ def test_audit_of_one_draw_and_into_given_axes():
         plots.audit(make_audit(), axes=given[:2])
     with pytest.raises(InvalidInput, match=r"what gp.audit\(\) returns"):
         plots.audit(3)
+
+
+# ---------------------------------------------------------------- weighted draws
+
+
+def weighted_result():
+    """Chains as they ran, and every other draw of them with weights that favour long length scales."""
+    result = make_result()
+    run = result.trace_
+    draws = run.draws[:, ::2]
+    weight = draws[:, :, 1].ravel() ** 20.0
+    weight /= weight.mean()
+    log_weight = np.log(weight / weight.sum()).reshape(draws.shape[:2])
+    flat = draws.reshape(-1, draws.shape[2])
+    kept = SimpleNamespace(names=run.names, stats={}, draws=draws, flat=flat, weight=weight, log_weight=log_weight)
+    result.sampling_trace_, result.trace_ = run, kept
+    return result
+
+
+def test_relevance_weights_the_draws():
+    result = weighted_result()
+    medians = plots.relevance(result).lines[0].get_xdata()
+    unweighted = np.median(result.trace_.flat[:, 1:], axis=0)
+    assert medians[2] > 1.03 * unweighted[0]  # the longest, at the bottom, is the one that is favoured
+    np.testing.assert_allclose(medians[0], unweighted[1], rtol=0.03)
+
+
+def test_trace_shows_the_chains_that_ran_and_the_weighted_density():
+    result = weighted_result()
+    axes = plots.trace(result)
+    for chain, line in enumerate(axes[1, 1].lines):
+        assert np.array_equal(line.get_ydata(), result.sampling_trace_.draws[chain, :, 1])
+    *chains, black = axes[1, 0].lines
+    assert len(chains) == CHAINS
+    x, density = black.get_data()
+    assert trapezoid(density, x) == pytest.approx(1.0, abs=0.15)
+    peak = np.mean([line.get_xdata()[np.argmax(line.get_ydata())] for line in chains])
+    assert x[np.argmax(density)] > peak
+    assert axes[0, 0].get_title(loc="right") == "black: weighted"

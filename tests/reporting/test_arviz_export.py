@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import pytest
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Parameter
-from hmcgp.reporting.arviz_export import build_tree, to_arviz
+from hmcgp.reporting.arviz_export import build_tree
 from hmcgp.runtime import arviz_compat
 from hmcgp.samplers.trace import STAT_DTYPE, Trace
 
@@ -169,9 +168,9 @@ def test_statistics_follow_the_sampler(sampler):
     np.testing.assert_array_equal(dense, make_trace(dense=True).inv_metric)
 
 
-def test_to_arviz_names_the_columns_of_x():
-    result = SimpleNamespace(trace_=make_trace(), parameters_=PARAMETERS, feature_names_in_=np.array(FEATURES, object))
-    tree = to_arviz(result, X=X, y=pd.Series(Y, dtype=object))
+def test_names_of_inputs_as_objects_and_text_as_objects():
+    data = {"observed_data": {"y": pd.Series(Y, dtype=object)}, "constant_data": {"X": X}}
+    tree = build_tree(make_trace(), PARAMETERS, features=np.array(FEATURES, object), **data)
     assert group_names(tree) == GROUPS | WARMUP
     assert tree["constant_data"]["X"].coords["feature"].values.tolist() == list(FEATURES)
     assert tree["posterior"]["left.length_scale"].dims[-1] == "feature"

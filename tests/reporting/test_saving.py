@@ -40,7 +40,7 @@ def outputs(gp):
         yield gp.loo().pointwise
         yield gp.summary().to_numpy()
         tree = gp.to_arviz()
-    for group in ("posterior", "sample_stats", "observed_data", "constant_data", "log_likelihood", "warmup_posterior"):
+    for group in ("posterior", "sample_stats", "observed_data", "constant_data", "warmup_posterior"):
         if group in (tree.groups() if callable(tree.groups) else [g.strip("/") for g in tree.groups]):
             yield from (tree[group][name].values for name in sorted(tree[group].data_vars))
     yield from (np.array([gp.log_marginal_likelihood()]), gp._best)

@@ -1,0 +1,176 @@
+"""Questions to a fitted estimator: its evidence, its rows left out, its posterior in arviz."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from hmcgp.estimators import export
+from hmcgp.estimators.table import Targets
+from hmcgp.model import Model
+from hmcgp.model.model import Theta
+from hmcgp.posterior import leave_one_out as leaving_out
+from hmcgp.posterior import marginal_evidence
+from hmcgp.posterior.weights import WeightedDraws
+from hmcgp.runtime.random import RandomStateLike
+from hmcgp.runtime.typing import Array
+from hmcgp.samplers import Trace
+
+
+class Inspection:
+    """Methods of a fitted estimator that explain the fit; see `GPClassifier` and `GPRegressor`."""
+
+    model_: Model
+    trace_: Trace
+    n_jobs: int | None
+    _targets: Targets
+    _best: Array
+
+    def _kept_draws(self) -> WeightedDraws:
+        raise NotImplementedError
+
+    def summary(self) -> pd.DataFrame:
+        raise NotImplementedError
+
+    def log_marginal_likelihood(self, theta: Theta | None = None, eval_gradient: bool = False) -> Any:
+        """Log evidence of the training labels at given hyperparameters.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (p,) or dict, optional
+            Natural (not log-transformed) hyperparameters, in the order of `model_.names` or by name.  Default: those of
+            `kernel_`.
+        eval_gradient : bool, default=False
+            Return the gradient with respect to theta too.
+
+        Returns
+        -------
+        log_z : float
+        grad : ndarray of shape (p,)
+            Only with `eval_gradient`.
+        """
+        check_is_fitted(self)
+        log_z, grad = self.model_.log_evidence(self._best if theta is None else theta)
+        return (log_z, grad) if eval_gradient else log_z
+
+    def loo(self) -> leaving_out.LeaveOneOut:
+        """How well each training row is predicted by all others, without refitting.
+
+        Closed-form leave-one-out predictions of each draw, combined by Pareto-smoothed importance weights.
+
+        Returns
+        -------
+        LeaveOneOut
+            `elpd`, `se`, `log_loss`; for each row `pointwise`, `probability` and `pareto_k`.  For the draws that
+            predictions average over (see `predict_draws`).
+
+        Warns
+        -----
+        ApproximationWarning
+            When some Pareto k exceeds 0.7.
+        """
+        draws = self._kept_draws()
+        r_eff = 1.0
+        if len(draws) > 1:
+            ess = self.summary()["ess_bulk"].min() / len(draws)
+            r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
+        groups = self._targets.layout.row_groups
+        found = leaving_out.loo(self.model_, draws, row_groups=groups, r_eff=r_eff, n_jobs=self.n_jobs)
+        return found.in_units(self._targets.log_units(self.model_))
+
+    def log_marginal_evidence(
+        self, n_points: int = 1000, random_state: RandomStateLike = 0
+    ) -> marginal_evidence.MarginalEvidence:
+        """Log evidence of the training targets with the hyperparameters integrated out, and its standard error.
+
+        By bridge sampling from the draws: what Bayes factors compare (see `hmcgp.compare`).  It depends on the priors
+        of the hyperparameters, which `loo` hardly does.
+
+        Parameters
+        ----------
+        n_points : int, default=1000
+            Hyperparameters around the draws at which the evidence is evaluated, one solve each.
+        random_state : None, int, SeedSequence, Generator or RandomState, default=0
+            Of these points.
+
+        Returns
+        -------
+        MarginalEvidence
+            `log_z`, of densities in the units of y, and `se`.
+
+        Raises
+        ------
+        InvalidInput
+            For fewer than 40 draws, as after sampler="map".
+        """
+        check_is_fitted(self)
+        found = marginal_evidence.log_marginal_evidence(
+            self.model_,
+            WeightedDraws(self.trace_.flat, self.trace_.weight),
+            log_density=np.ravel(self.trace_.stats["lp"]),
+            n_chains=self.trace_.n_chains,
+            n_points=n_points,
+            random_state=random_state,
+            n_jobs=self.n_jobs,
+        )
+        return found._replace(log_z=found.log_z - self._log_unit())
+
+    def _log_unit(self) -> float:
+        """Logarithm of the unit of density of all targets, with the weights of their rows."""
+        log_units, weights = self._targets.log_units(self.model_), self.model_.likelihood.weights
+        if weights is None:
+            return float(log_units.sum())
+        groups = self._targets.layout.row_groups  # of the rows of the model, of which a row of the table has several
+        first = slice(None) if groups is None else np.unique(groups, return_index=True)[1]
+        return float(np.array(weights)[first] @ log_units)
+
+    def to_arviz(
+        self,
+        *,
+        log_likelihood: bool = False,
+        posterior_predictive: bool = False,
+        prior: int = 0,
+        resample: bool | None = None,
+        random_state: RandomStateLike = 0,
+    ) -> Any:
+        """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
+
+        `sample_stats` holds, beside the sampler's statistics, `log_evidence`: log p(y | hyperparameters) of all targets
+        together, one number per draw.  Where draws carry weights, it holds `log_weight` too, with the attributes
+        `pareto_k` and `n_effective`.  arviz itself knows no weights: take `resample=True` for its plots and statistics.
+
+        Parameters
+        ----------
+        log_likelihood : bool, default=False
+            Add the group `log_likelihood`: log p(y_i | y_-i, θ) of each row given all others, whose latent function is
+            integrated out.  `arviz.loo` on it leaves rows out for the hyperparameters too, as
+            p(θ | y) ∝ p(θ | y_-i) p(y_i | y_-i, θ), and agrees with `loo`.
+        posterior_predictive : bool, default=False
+            Add the group `posterior_predictive`: targets drawn anew at the training rows, for `arviz.plot_ppc` (0.2x)
+            or `arviz.plot_ppc_dist`.  Labels that are no numbers are also there as numbers, `y_code`, as are those
+            observed: ``arviz.plot_ppc(tree, var_names="y_code")``.
+        prior : int, default=0
+            Add the group `prior` with so many draws of the hyperparameters from their prior.
+        resample : bool, optional
+            Draw from the weighted draws as many of equal weight.  Default: only with `log_likelihood` or
+            `posterior_predictive`, which arviz would not weight.
+        random_state : None, int, SeedSequence, Generator or RandomState, default=0
+            Of what is drawn from the posterior predictive and from the prior.
+
+        Returns
+        -------
+        InferenceData or DataTree
+            With `log_likelihood` or `posterior_predictive`, of the draws that predictions average over (see
+            `predict_draws`): each takes a solve.
+        """
+        return export.to_arviz(
+            self,
+            log_likelihood=log_likelihood,
+            posterior_predictive=posterior_predictive,
+            prior=prior,
+            resample=resample,
+            random_state=random_state,
+        )
