@@ -32,6 +32,7 @@ from hmcgp.samplers import HMC, Trace, sample
 
 K_MAX = 0.7  # Pareto k up to which weights are used
 MIN_SHARE = 0.25  # of the draws that the weights must leave effective
+MAX_COPIES = 3  # mean weight of rows of several classes, which the multinomial probit takes as copies
 TUNE = 60  # warm-up draws of chains that start from weighted draws
 
 
@@ -98,7 +99,8 @@ def _worth_refining(gp: Any, model: Model) -> bool:
     """Whether the fit took Laplace's approximation, and did not ask for the softmax by name."""
     if isinstance(model.evidence, SoftmaxLaplace):
         by_name = isinstance(gp.likelihood, Softmax) or lowered(gp.likelihood) == "softmax"
-        return not by_name and _has_whole_weights(model)
+        few = np.sum(model.likelihood.row_weights(len(model.y))) <= MAX_COPIES * len(model.y)
+        return not by_name and _has_whole_weights(model) and bool(few)
     return isinstance(model.evidence, Laplace)
 
 

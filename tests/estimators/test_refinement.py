@@ -110,6 +110,15 @@ def test_several_classes_are_refined_to_the_multinomial_probit():
     np.testing.assert_array_equal(asked.predict_proba(A[1::3]), gp.predict_proba(A[1::3]))
 
 
+def test_rows_of_many_copies_or_parts_of_one_stay_with_the_softmax():
+    A, classes = load_iris(return_X_y=True)
+    for weights in (np.full(50, 40.0), np.full(50, 0.5)):
+        gp = GPClassifier(SquaredExponential(), sampler="map", random_state=1, n_jobs=1)
+        assert gp.fit(A[::3], classes[::3], sample_weight=weights).refinement_ is None
+    with pytest.raises(InvalidInput, match="whole numbers as weights"):
+        gp.set_params(refine="ep").fit(A[::3], classes[::3], sample_weight=weights)
+
+
 def test_a_single_most_probable_draw_is_evaluated_by_ep():
     gp = fitted(sampler="map")
     assert gp.refinement_.method == "evaluated"
