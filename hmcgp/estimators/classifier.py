@@ -198,7 +198,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         ndarray of shape (m, C, 2)
             Lower and upper end for each of `classes_`: ``low, high = gp.predict_proba_interval(X)[:, 1].T`` are those
             of the second class.  Of two classes accurate to all digits, given the draws; of more by quasi-Monte Carlo,
-            to about 0.005 with three classes and 0.015 with six, and not below 1.5e-8 (`posterior.intervals`).
+            to about 0.01, or 0.016 at worst of what was measured, and not below 1.5e-8 (`posterior.intervals`).
 
         Notes
         -----
