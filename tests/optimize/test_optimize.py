@@ -24,7 +24,7 @@ class TwoHills(Gaussian):
     def __init__(self):
         super().__init__(np.zeros(1), 9.0 * np.eye(1))
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         a, b = np.log(0.3) - 0.5 * (u[0] + 4) ** 2, np.log(0.7) - 0.5 * (u[0] - 4) ** 2
         value = np.logaddexp(a, b)
         grad = -np.exp(a - value) * (u[0] + 4) - np.exp(b - value) * (u[0] - 4)
@@ -75,7 +75,7 @@ class Cliff(HalfSpace):
         super().__init__(edge=0.0)
         self.failures = 0
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         evaluation = super().evaluate(u)
         if evaluation.logdensity == -inf:
             self.failures += 1
@@ -94,7 +94,7 @@ def test_line_search_survives_minus_infinity():
     class Edge(Cliff):
         """No maximum: the density rises up to the edge of what can be computed."""
 
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             evaluation = HalfSpace.evaluate(self, u)
             failed = evaluation.logdensity == -inf
             self.failures += failed
@@ -114,7 +114,7 @@ def test_carry_is_handed_on():
     class Counting(Warped):
         carries: tuple = ()
 
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             self.carries += (carry,)
             return super().evaluate(u)._replace(carry=len(self.carries))
 
@@ -137,7 +137,7 @@ def test_budget_is_kept_and_reported():
 class Rounded(Gaussian):
     """Values without their last digits, as over a covariance that is nearly singular; gradients are better."""
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         evaluation = super().evaluate(u)
         return evaluation._replace(logdensity=500.0 + float(np.round(evaluation.logdensity, 7)))
 
@@ -164,7 +164,7 @@ def test_newton_does_not_climb_a_saddle():
     """-x² + y² has no maximum: a search that ended beside its saddle is no optimum."""
 
     class Saddle(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             return Evaluation(float(u[1] ** 2 - u[0] ** 2), np.array([-2.0 * u[0], 2.0 * u[1]]))
 
     density = Saddle(np.zeros(2), np.eye(2))
@@ -190,7 +190,7 @@ def test_error_in_a_restart_is_raised_and_stops_the_others():
     running = threading.Event()
 
     class Failing(Warped):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             if running.is_set():
                 raise ZeroDivisionError("oh no")
             running.set()
@@ -229,7 +229,7 @@ def test_searches_evaluate_with_one_blas_thread(search, monkeypatch):
     monkeypatch.setattr(parallel, "_controller", lambda: SimpleNamespace(limit=lambda **limits: _Limit(limited)))
 
     class Watching(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             assert limited[-1:] == ["set"], "evaluated outside the limit"
             return super().evaluate(u, carry)
 

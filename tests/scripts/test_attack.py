@@ -104,7 +104,7 @@ def examine(spoil, **options):
     X = rng.normal(size=(12, 2))
     model = Model(X, np.where(X[:, 0] > 0.0, 1.0, -1.0))
     evaluate = model.evaluate
-    model.evaluate = lambda u, carry=None: spoil(evaluate(u, carry), carry)
+    model.evaluate = lambda u, carry=None, gradient=True: spoil(evaluate(u, carry), carry)
     return models.examine(model, np.zeros(3), rng, **({"tolerance": 1e-8, "differences": True} | options))
 
 
