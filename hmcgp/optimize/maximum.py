@@ -41,8 +41,9 @@ from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks, single_blas_thread
 from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import State, Work, init
+from hmcgp.samplers.single_draw import single_draw
 from hmcgp.samplers.start import Candidate, first_start
-from hmcgp.samplers.trace import Info, Trace
+from hmcgp.samplers.trace import Trace
 
 GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum
 M_STEP_ITERATIONS = 2  # of L-BFGS; the next E-step moves the maximum, so more would be wasted
@@ -164,6 +165,8 @@ def climb_from_starts(
     if start is not None and np.shape(start) != (density.n_dim,):
         raise InvalidInput(f"'start' must have shape ({density.n_dim},); got {np.shape(start)}.")
     check_count("n_restarts", n_restarts, 1)
+    if density.n_dim == 0:  # there is one position
+        n_restarts, start = 1, np.empty(0)
     n_workers = resolve_n_jobs(n_jobs, n_restarts)
     check_memory(density, n_workers)
     first, *rngs = spawn_generators(random_state, 1 + n_restarts)
@@ -185,6 +188,8 @@ def _climb_by_lbfgs(density: LogDensity, rng: np.random.Generator, start: State 
 
 def _descend(objective: _Objective, maxiter: int) -> bool:
     """Minimise by L-BFGS; return whether it ended before its last iteration."""
+    if objective.density.n_dim == 0:
+        return False
     # stops on the gradient; ftol ends searches whose gradient rounding keeps from vanishing
     result = minimize(
         objective,
@@ -240,7 +245,7 @@ def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: S
             "precision. Add a White term to the kernel, or use link='probit' or method='lbfgs'."
         )
     for _ in range(maxiter):
-        if np.max(np.abs(state.grad)) <= 0.1 * GRADIENT_TOLERANCE:
+        if np.max(np.abs(state.grad), initial=0.0) <= 0.1 * GRADIENT_TOLERANCE:
             break
         m_step = _Objective(surrogate, state)
         _descend(m_step, M_STEP_ITERATIONS)
@@ -299,7 +304,7 @@ def _best(density: LogDensity, optima: list[Optimum], candidates: list[Candidate
         logdensity=best.logdensity,
         names=list(density.names),
         evaluations=evaluations + highest.evaluations,
-        converged=bool(np.max(np.abs(best.grad)) <= GRADIENT_TOLERANCE and best.logdensity >= floor),
+        converged=bool(np.max(np.abs(best.grad), initial=0.0) <= GRADIENT_TOLERANCE and best.logdensity >= floor),
         restarts=np.array([optimum.state.logdensity for optimum in optima]),
         carry=best.carry,
     )
@@ -307,27 +312,5 @@ def _best(density: LogDensity, optima: list[Optimum], candidates: list[Candidate
 
 def point_trace(result: MapResult, seconds: float = 0.0) -> Trace:
     """Return the optimum of a search of some seconds as a trace of one draw, for functions of draws."""
-    u = result.position[None, None, :]  # (1, 1, n_dim)
-    info = Info(
-        lp=result.logdensity,
-        acceptance_rate=1.0,
-        step_size=0.0,
-        energy=-result.logdensity,
-        energy_error=0.0,
-        diverging=False,
-        **Work(n_steps=result.evaluations)._asdict(),
-    )
-    stats = {name: np.array([[value]]) for name, value in info._asdict().items()}
-    return Trace(
-        draws=result.parameters[None, None, :],
-        unconstrained=u,
-        stats=stats,
-        names=result.names,
-        sampler="map",
-        sampling_time=seconds,
-        interrupted=False,
-        warmup_draws=u[:, :0],
-        warmup_unconstrained=u[:, :0],
-        warmup_stats={name: value[:, :0] for name, value in stats.items()},
-        inv_metric=np.zeros((1, len(result.names))),
-    )
+    work = Work(n_steps=result.evaluations)
+    return single_draw(result.position, result.parameters, result.logdensity, result.names, "map", work, seconds)

@@ -52,6 +52,8 @@ def find_modes(
     InvalidInput
         If no search ended at a maximum.
     """
+    if density.n_dim == 0:
+        raise InvalidInput("the density has no parameters, and so no modes: all of the kernel's are fixed numbers.")
     optima, _ = climb_from_starts(density, "lbfgs", n_restarts, random_state, n_jobs)
     tops: list[State] = []
     precisions: list[Array] = []  # -H at each

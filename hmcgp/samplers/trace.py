@@ -112,7 +112,11 @@ class Trace:
     names : list of str
         One name per parameter.
     sampler : str
+<<<<<<< HEAD
         "nuts", "hmc", "jumps", "metropolis", "joint", or "map".
+=======
+        "nuts", "hmc", "jumps", "metropolis", "map", or "fixed" where there are no parameters.
+>>>>>>> 991be8b (Allow kernels with every parameter fixed: one draw without parameters)
     sampling_time : float
         Seconds, warm-up included.
     interrupted : bool
@@ -160,7 +164,7 @@ class Trace:
     @property
     def flat(self) -> Array:
         """Natural parameters of all chains, one after another, of shape (n_chains * n_draws, n_dim)."""
-        return self.draws.reshape(-1, self.draws.shape[2])
+        return self.draws.reshape(len(self), self.draws.shape[2])
 
     @property
     def weight(self) -> Array:

@@ -9,12 +9,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from hmcgp import Model, datasets
 from hmcgp.errors import InvalidInput
+from hmcgp.kernels import SquaredExponential
 from hmcgp.optimize import find_map, find_modes, maximum
 from hmcgp.optimize.maximum import GRADIENT_TOLERANCE, hessian
+from hmcgp.priors import InverseGamma
 from hmcgp.runtime import parallel
 from hmcgp.samplers import Evaluation
 from hmcgp.samplers.integrators import init
+from hmcgp.samplers.start import Candidate, find_start, first_start
 from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
 
 
@@ -246,3 +250,56 @@ class _Limit:
 
     def restore_original_limits(self):
         self.log.append("restored")
+
+
+def crabs_with_a_tiny_variance_in_the_prior(n_rows=200):
+    """Labels have probability one half each at most prior draws: a maximum about a hundred nats below the other."""
+    X, y = datasets.load_crabs(return_X_y=True)
+    X, y = np.asarray(X, dtype=float), np.asarray(y)
+    rows = np.random.default_rng(0).permutation(len(y))[:n_rows]
+    X = ((X - X.mean(axis=0)) / X.std(axis=0))[rows]
+    kernel = SquaredExponential(variance=InverseGamma(1.0, 1e-3))
+    labels = np.where(y[rows] == np.unique(y)[0], -1.0, 1.0)
+    return Model(X, labels, kernel=kernel, likelihood="probit", evidence="ep")
+
+
+def test_the_mode_is_found_where_most_of_the_prior_is_flat():
+    model = crabs_with_a_tiny_variance_in_the_prior()
+    flat = find_map(model, n_restarts=1, start=model.unconstrain({"variance": 1e-3, "length_scale": 1.0}))
+    assert flat.converged  # a maximum, of a hundred nats less
+    for seed in (0, 4, 6, 7):  # from five draws of the prior these ended in the flat region
+        found = find_map(model, random_state=seed, n_jobs=1)
+        assert found.converged
+        assert found.logdensity > flat.logdensity + 90.0
+
+
+def test_chains_do_not_start_where_the_density_is_hopeless():
+    model = crabs_with_a_tiny_variance_in_the_prior(100)
+    starts = [find_start(model, rng) for rng in np.random.default_rng(0).spawn(12)]
+    hopeless = [first_start(model, rng).logdensity < -60.0 for rng in np.random.default_rng(0).spawn(12)]
+    assert sum(hopeless) > 3  # the first draws of the same streams
+    assert min(state.logdensity for state in starts) > -60.0  # 100 log(1/2) = -69
+    spread = np.std([state.position for state in starts], axis=0)
+    mode = find_map(model, random_state=0, n_jobs=1)
+    sd = np.sqrt(np.diag(np.linalg.inv(-hessian(model, init(model, mode.position)))))
+    assert (spread > sd).all()  # wider apart than the posterior
+
+
+def test_a_result_below_a_position_that_was_seen_is_not_converged():
+    """A search by steps that lead down ends at a lower maximum: the highest candidate is climbed too."""
+    density = TwoHills()
+    low = maximum.Optimum(init(density, np.array([-4.0])), 1)
+    seen = [Candidate(np.array([3.5]), density.evaluate(np.array([3.5])).logdensity, None)]
+    result = maximum._best(density, [low], seen)
+    np.testing.assert_allclose(result.position, 4.0, atol=1e-3)
+    assert result.converged
+    ghost = [seen[0]._replace(logdensity=10.0)]  # of a density that is not what it was
+    assert not maximum._best(density, [low], ghost).converged
+
+
+def test_a_density_without_parameters_is_its_own_maximum():
+    density = Gaussian(np.zeros(0), np.zeros((0, 0)))
+    result = find_map(density)
+    assert (result.position.shape, result.converged, result.evaluations) == ((0,), True, 1)
+    with pytest.raises(InvalidInput, match="no parameters, and so no modes"):
+        find_modes(density)
