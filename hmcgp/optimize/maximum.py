@@ -118,7 +118,7 @@ def find_map(
         same optima as "lbfgs", with five to twenty-five times as many evaluations.  Their model has the step of
         `LabelNoise` and a `White` term in the kernel; without `White`, a step makes its matrices singular.
     n_restarts : int
-        Number of starts.  The first five are the highest of 64 positions drawn at random, well apart from each other;
+        Number of starts.  The first five are the highest of 128 positions drawn at random, well apart from each other;
         more are drawn by `density.initial`.
     random_state : None, int, SeedSequence, Generator or RandomState
         Seed of the starts; start i is the same whatever their number.

@@ -25,7 +25,7 @@ from hmcgp.samplers.integrators import State, evaluate, init
 
 ATTEMPTS = 100  # random positions before giving up
 DRAWN = 32  # candidates by `density.initial`
-STRETCHED = 32  # candidates farther out
+STRETCHED = 96  # candidates farther out
 STRETCH = 3.0  # how much farther
 SLACK = 10.0  # nats
 
@@ -39,7 +39,7 @@ class Candidate(NamedTuple):
 
 
 def draw_positions(density: LogDensity, rng: np.random.Generator) -> Array:
-    """Return positions of candidates: draws by `density.initial`, then stretched ones, of shape (64, n_dim)."""
+    """Return positions of candidates: draws by `density.initial`, then stretched ones, of shape (128, n_dim)."""
     drawn = np.array([density.initial(rng) for _ in range(DRAWN + STRETCHED)], dtype=float)
     centre = np.median(drawn, axis=0)
     drawn[DRAWN:] = centre + STRETCH * (drawn[DRAWN:] - centre)
