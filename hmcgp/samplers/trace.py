@@ -112,11 +112,7 @@ class Trace:
     names : list of str
         One name per parameter.
     sampler : str
-<<<<<<< HEAD
-        "nuts", "hmc", "jumps", "metropolis", "joint", or "map".
-=======
-        "nuts", "hmc", "jumps", "metropolis", "map", or "fixed" where there are no parameters.
->>>>>>> 991be8b (Allow kernels with every parameter fixed: one draw without parameters)
+        "nuts", "hmc", "jumps", "metropolis", "joint", "map", or "fixed" where there are no parameters.
     sampling_time : float
         Seconds, warm-up included.
     interrupted : bool
