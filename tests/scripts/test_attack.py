@@ -35,7 +35,7 @@ def test_a_case_depends_on_its_place_alone():
 def test_replay_reproduces_a_case(monkeypatch, capsys):
     evaluate = Model.evaluate
 
-    def sometimes_nan(self, u, carry=None):
+    def sometimes_nan(self, u, carry=None, gradient=True):
         evaluation = evaluate(self, u, carry)
         return evaluation._replace(logdensity=np.nan) if u[0] > 0.0 else evaluation
 
