@@ -132,7 +132,7 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
             self.sampling_trace_ = self.trace_ = self._sample(
                 sampler, None if self.checkpoint is None else table.identity()
             )
-            if self.trace_.sampler != "map":
+            if self.trace_.sampler not in ("map", "fixed"):
                 diagnostics.warn(self.trace_, standardized=bool(self.standardize))
             self.refinement_ = None
             if models:
@@ -183,14 +183,14 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
                     ApproximationWarning,
                 )
             return point_trace(optimum, time.perf_counter() - begin)
-        if sampler == "jumps":
+        if sampler == "jumps" and self.model_.n_dim > 0:
             seed = 0 if self.random_state is None else self.random_state  # a run resumed must find the same modes
             if self.checkpoint is not None:
                 checkpoint_path(self.checkpoint)
             sampler = JumpingHMC(modes=find_modes(self.model_, random_state=seed, n_jobs=self.n_jobs))
         return sample(
             self.model_ if identity is None else self.model_.with_identity(identity),
-            sampler,
+            "hmc" if sampler == "jumps" else sampler,  # no parameters: nothing to jump between
             draws=self.draws,
             tune=self.tune,
             chains=self.chains,

@@ -104,7 +104,7 @@ def _check_scaling(scaling: Scaling, d: int) -> None:
 def check_trace(trace: Trace, model: Model) -> None:
     """Refuse draws that are not those of the model's hyperparameters, or do not agree with themselves."""
     _demand(trace.names == model.names, "draws of other hyperparameters than the model's")
-    _demand(trace.draws.ndim == 3 and trace.draws.size > 0, "no draws")
+    _demand(trace.draws.ndim == 3 and len(trace) > 0, "no draws")
     chains = trace.n_chains
     for draws, unconstrained, stats in (
         (trace.draws, trace.unconstrained, trace.stats),
@@ -113,7 +113,7 @@ def check_trace(trace: Trace, model: Model) -> None:
         shape = (chains, draws.shape[1] if draws.ndim == 3 else -1, model.n_dim)
         _demand(draws.shape == unconstrained.shape == shape, "draws of the wrong shape")
         _demand(np.isfinite(draws).all() and np.isfinite(unconstrained).all(), "draws that are not finite")
-        again = model.constrain(unconstrained.reshape(-1, model.n_dim).T).T.reshape(shape)
+        again = model.constrain(unconstrained.reshape(shape[0] * shape[1], model.n_dim).T).T.reshape(shape)
         agree = np.allclose(draws, again, rtol=_ROUNDING, atol=0.0)
         _demand(agree, "draws that contradict their unconstrained coordinates")
         _demand(set(stats) == set(trace.stats), "statistics of warm-up that differ from those of the draws")

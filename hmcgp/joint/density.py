@@ -103,9 +103,9 @@ class Guide:
         self.constrain, self.initial = model.constrain, model.initial
         self._cold = isinstance(model.likelihood, LabelNoise)
 
-    def evaluate(self, u: Array, carry: object = None) -> Evaluation:
+    def evaluate(self, u: Array, carry: object = None, gradient: bool = True) -> Evaluation:
         """Log density and gradient at u."""
-        return self.model.evaluate(u, None if self._cold else carry)
+        return self.model.evaluate(u, None if self._cold else carry, gradient)
 
 
 class JointDensity:
@@ -143,7 +143,7 @@ class JointDensity:
         place = self.place(init(self.guide, u))
         return np.concatenate([u, nu[0] if place is None else self.at(place, nu).f[0]])
 
-    def evaluate(self, position: Array, carry: object = None) -> Evaluation:
+    def evaluate(self, position: Array, carry: object = None, gradient: bool = True) -> Evaluation:
         """Log density at (u, f), with the `Point` to carry; its gradient is not used, and zero."""
         p = self.model.n_dim
         before = carry.place if isinstance(carry, Point) else None

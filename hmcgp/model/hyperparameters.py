@@ -5,7 +5,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hmcgp.errors import InvalidInput
 from hmcgp.kernels import Kernel, Parameter
 from hmcgp.likelihoods import Likelihood
 from hmcgp.priors.joint import HyperPrior, with_prior
@@ -22,17 +21,12 @@ class Hyperparameters:
         of_likelihood = _apart_from(of_kernel, likelihood.parameters(inputs))
         everything = [with_prior(p, likelihood.targets) for p in (*of_kernel, *of_likelihood)]
         self.free: list[Parameter] = [p for p in everything if p.is_free]  # in the order of theta, each with its prior
-        if not self.free:
-            raise InvalidInput(
-                "every parameter of 'kernel' and 'likelihood' is a fixed number; give at least one a prior (or leave "
-                "it out)."
-            )
         self.prior = HyperPrior(self.free)
         self.n_kernel = sum(p.size for p in of_kernel)  # values of the kernel's parameters, fixed ones included
         slices = iter(self.prior.slices)
         placed = [(p, next(slices) if p.is_free else None) for p in everything]
         self._of_kernel, self._of_likelihood = placed[: len(of_kernel)], placed[len(of_kernel) :]
-        self._is_free = np.concatenate([np.full(p.size, p.is_free) for p in everything])  # of all derivatives
+        self._is_free = np.repeat([p.is_free for p in everything], [p.size for p in everything])  # of all derivatives
 
     def kernel_at(self, kernel: Kernel, theta: Array) -> Kernel:
         """Kernel with its parameters at theta."""

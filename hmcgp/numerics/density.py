@@ -20,7 +20,7 @@ class Evaluation(NamedTuple):
     """Log density and gradient at a position, with statistics of the solver that computed them."""
 
     logdensity: float  # finite or -inf, never NaN
-    grad: Array  # (n_dim,), zero where the log density is -inf
+    grad: Array  # (n_dim,), zero where the log density is -inf; undefined where only the value was asked for
     carry: object = None  # opaque warm start for the next evaluation
     solver_iterations: int = 0
     solver_residual: float = 0.0
@@ -47,8 +47,11 @@ class LogDensity(Protocol):
     def names(self) -> list[str]:
         """One readable name per natural parameter."""
 
-    def evaluate(self, u: Array, carry: object = None) -> Evaluation:
-        """Log density and gradient at u; numerical failures give -inf, never an exception."""
+    def evaluate(self, u: Array, carry: object = None, gradient: bool = True) -> Evaluation:
+        """Log density and gradient at u; numerical failures give -inf, never an exception.
+
+        With `gradient=False` only the value is used, and what the gradient costs may be saved.
+        """
 
     def constrain(self, u: Array) -> Array:
         """Natural parameters at u, of shape (n_dim,)."""

@@ -17,6 +17,10 @@ L-BFGS compares values, and their rounding limits its accuracy where the covaria
 without noise): with curvature h and values wrong by e, slopes below sqrt(2 h e) cannot be seen, nor which of several
 searches that reach one optimum is the highest.  Newton's method sets gradients to zero instead and has no such limit,
 so it finishes the best search, with the Hessian by differences of gradients.
+
+A search that starts where the density is nearly flat stays there.  The first searches therefore start at the highest of
+the candidates of `samplers.start`, each well apart from those before.  No search may end below the highest of them; if
+the best does, another starts there.
 """
 
 from __future__ import annotations
@@ -30,17 +34,20 @@ from scipy.optimize import minimize
 
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import ExpectationDensity, LogDensity
+from hmcgp.optimize.scouting import highest_apart, scout
 from hmcgp.runtime.checks import check_count, name_among
 from hmcgp.runtime.memory import check_memory
 from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks, single_blas_thread
 from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import State, Work, init
-from hmcgp.samplers.start import find_start
-from hmcgp.samplers.trace import Info, Trace
+from hmcgp.samplers.single_draw import single_draw
+from hmcgp.samplers.start import Candidate, first_start
+from hmcgp.samplers.trace import Trace
 
 GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum
 M_STEP_ITERATIONS = 2  # of L-BFGS; the next E-step moves the maximum, so more would be wasted
+SCOUTED = 5  # searches that start at the highest candidates; the others start at draws by `density.initial`
 _HALVINGS = 10  # of a step to a position where the E-step fails
 _NEWTON_STEPS = 5  # at most, with one Hessian; the first reduces the gradient a thousandfold
 _ROUNDING = 1e-6  # a smaller decrease of the log density is rounding
@@ -53,8 +60,8 @@ class MapResult(NamedTuple):
     parameters: Array  # (n_dim,), natural
     logdensity: float  # of u
     names: list[str]
-    evaluations: int  # of all searches; for EM-EP, of the density and of its surrogates
-    converged: bool  # whether the gradient vanishes at the optimum
+    evaluations: int  # of all searches and candidates; for EM-EP, of the density and of its surrogates
+    converged: bool  # whether the gradient vanishes at the optimum, and no position that was seen is higher
     restarts: Array  # (n_restarts,), log density at the end of each search
     carry: object  # speeds up evaluations near the optimum
 
@@ -111,13 +118,14 @@ def find_map(
         same optima as "lbfgs", with five to twenty-five times as many evaluations.  Their model has the step of
         `LabelNoise` and a `White` term in the kernel; without `White`, a step makes its matrices singular.
     n_restarts : int
-        Number of starts, drawn by `density.initial`, each from its own stream.
+        Number of starts.  The first five are the highest of 128 positions drawn at random, well apart from each other;
+        more are drawn by `density.initial`.
     random_state : None, int, SeedSequence, Generator or RandomState
         Seed of the starts; start i is the same whatever their number.
     n_jobs : int, optional
         Workers, as in `hmcgp.samplers.sample`.
     start : ndarray of shape (n_dim,), optional
-        Unconstrained position that replaces the first start.
+        Unconstrained position of the first start.  With ``n_restarts=1`` the search is of the maximum nearby.
     maxiter : int, optional
         Largest number of iterations per start; default: 200 of L-BFGS, or 2000 pairs of E- and M-steps.
 
@@ -137,7 +145,8 @@ def find_map(
             f"EM-EP needs a log density with an E-step, a Model with evidence 'ep' or 'tap'; got a "
             f"{type(density).__name__}. Use method='lbfgs'."
         )
-    return _best(density, climb_from_starts(density, method, n_restarts, random_state, n_jobs, start, maxiter))
+    optima, seen = climb_from_starts(density, method, n_restarts, random_state, n_jobs, start, maxiter)
+    return _best(density, optima, seen)
 
 
 def climb_from_starts(
@@ -148,30 +157,39 @@ def climb_from_starts(
     n_jobs: int | None,
     start: Array | None = None,
     maxiter: int | None = None,
-) -> list[Optimum]:
-    """Return the end of a search from each of several starts (arguments as of `find_map`)."""
+) -> tuple[list[Optimum], list[Candidate]]:
+    """Return the end of a search from each start, and the candidates for these (arguments as of `find_map`)."""
     climb, default = _METHODS[method]
     maxiter = default if maxiter is None else maxiter
     check_count("maxiter", maxiter, 1)
     if start is not None and np.shape(start) != (density.n_dim,):
         raise InvalidInput(f"'start' must have shape ({density.n_dim},); got {np.shape(start)}.")
     check_count("n_restarts", n_restarts, 1)
-    starts = [None if start is None else np.asarray(start, dtype=float), *[None] * (n_restarts - 1)]
+    if density.n_dim == 0:  # there is one position
+        n_restarts, start = 1, np.empty(0)
     n_workers = resolve_n_jobs(n_jobs, n_restarts)
     check_memory(density, n_workers)
-    rngs = spawn_generators(random_state, n_restarts)
-    calls = [(climb, (density, rng, u, maxiter)) for rng, u in zip(rngs, starts, strict=True)]
-    return run_tasks(calls, n_workers)
+    first, *rngs = spawn_generators(random_state, 1 + n_restarts)
+    starts = [] if start is None else [first_start(density, first, np.asarray(start, dtype=float))]
+    candidates: list[Candidate] = []
+    if len(starts) < n_restarts:
+        candidates = scout(density, first, n_workers)
+        starts += highest_apart(density, candidates, min(n_restarts, SCOUTED) - len(starts))
+    given = [*starts, *[None] * (n_restarts - len(starts))]
+    calls = [(climb, (density, rng, state, maxiter)) for rng, state in zip(rngs, given, strict=True)]
+    return run_tasks(calls, n_workers), candidates
 
 
-def _climb_by_lbfgs(density: LogDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> Optimum:
-    objective = _Objective(density, find_start(density, rng, start))
+def _climb_by_lbfgs(density: LogDensity, rng: np.random.Generator, start: State | None, maxiter: int) -> Optimum:
+    objective = _Objective(density, start or first_start(density, rng))
     stalled = _descend(objective, maxiter)
     return Optimum(objective.best, objective.evaluations, stalled)
 
 
 def _descend(objective: _Objective, maxiter: int) -> bool:
     """Minimise by L-BFGS; return whether it ended before its last iteration."""
+    if objective.density.n_dim == 0:
+        return False
     # stops on the gradient; ftol ends searches whose gradient rounding keeps from vanishing
     result = minimize(
         objective,
@@ -217,8 +235,8 @@ def _polish(density: LogDensity, optimum: Optimum) -> Optimum:
     return Optimum(best if slope <= GRADIENT_TOLERANCE else optimum.state, evaluations)
 
 
-def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: Array | None, maxiter: int) -> Optimum:
-    first = find_start(density, rng, start)
+def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: State | None, maxiter: int) -> Optimum:
+    first = start or first_start(density, rng)
     state, surrogate = _e_step(density, first.position, first.carry)
     evaluations = 2
     if surrogate is None:
@@ -227,7 +245,7 @@ def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: A
             "precision. Add a White term to the kernel, or use link='probit' or method='lbfgs'."
         )
     for _ in range(maxiter):
-        if np.max(np.abs(state.grad)) <= 0.1 * GRADIENT_TOLERANCE:
+        if np.max(np.abs(state.grad), initial=0.0) <= 0.1 * GRADIENT_TOLERANCE:
             break
         m_step = _Objective(surrogate, state)
         _descend(m_step, M_STEP_ITERATIONS)
@@ -267,10 +285,16 @@ _METHODS: dict[str, tuple[Callable[..., Optimum], int]] = {
 }  # with the default number of iterations
 
 
-def _best(density: LogDensity, optima: list[Optimum]) -> MapResult:
+def _best(density: LogDensity, optima: list[Optimum], candidates: list[Candidate]) -> MapResult:
     """Return the highest optimum, refined where its search ended before its last iteration."""
+    optima = list(optima)
+    top = max(candidates, key=lambda candidate: candidate.logdensity, default=None)
+    floor = -inf if top is None else top.logdensity - _ROUNDING
+    if top is not None and all(optimum.state.logdensity < floor for optimum in optima):  # steps of EM-EP may lead down
+        again = init(density, top.position, top.carry)
+        optima.append(_climb_by_lbfgs(density, np.random.default_rng(0), again, _METHODS["lbfgs"][1]))
     highest = max(optima, key=lambda optimum: optimum.state.logdensity)
-    evaluations = sum(optimum.evaluations for optimum in optima) - highest.evaluations
+    evaluations = len(candidates) + sum(optimum.evaluations for optimum in optima) - highest.evaluations
     if highest.stalled:
         highest = _polish(density, highest)
     best = highest.state
@@ -280,7 +304,7 @@ def _best(density: LogDensity, optima: list[Optimum]) -> MapResult:
         logdensity=best.logdensity,
         names=list(density.names),
         evaluations=evaluations + highest.evaluations,
-        converged=bool(np.max(np.abs(best.grad)) <= GRADIENT_TOLERANCE),
+        converged=bool(np.max(np.abs(best.grad), initial=0.0) <= GRADIENT_TOLERANCE and best.logdensity >= floor),
         restarts=np.array([optimum.state.logdensity for optimum in optima]),
         carry=best.carry,
     )
@@ -288,27 +312,5 @@ def _best(density: LogDensity, optima: list[Optimum]) -> MapResult:
 
 def point_trace(result: MapResult, seconds: float = 0.0) -> Trace:
     """Return the optimum of a search of some seconds as a trace of one draw, for functions of draws."""
-    u = result.position[None, None, :]  # (1, 1, n_dim)
-    info = Info(
-        lp=result.logdensity,
-        acceptance_rate=1.0,
-        step_size=0.0,
-        energy=-result.logdensity,
-        energy_error=0.0,
-        diverging=False,
-        **Work(n_steps=result.evaluations)._asdict(),
-    )
-    stats = {name: np.array([[value]]) for name, value in info._asdict().items()}
-    return Trace(
-        draws=result.parameters[None, None, :],
-        unconstrained=u,
-        stats=stats,
-        names=result.names,
-        sampler="map",
-        sampling_time=seconds,
-        interrupted=False,
-        warmup_draws=u[:, :0],
-        warmup_unconstrained=u[:, :0],
-        warmup_stats={name: value[:, :0] for name, value in stats.items()},
-        inv_metric=np.zeros((1, len(result.names))),
-    )
+    work = Work(n_steps=result.evaluations)
+    return single_draw(result.position, result.parameters, result.logdensity, result.names, "map", work, seconds)

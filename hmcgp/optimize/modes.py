@@ -36,7 +36,7 @@ def find_modes(
     density : LogDensity
         The log density, with its gradient.
     n_restarts : int, default=50
-        Number of starts, drawn by `density.initial`, each from its own stream.
+        Number of starts; see `find_map`.
     random_state : None, int, SeedSequence, Generator or RandomState
         Seed of the starts; start i is the same whatever their number.
     n_jobs : int, optional
@@ -52,7 +52,9 @@ def find_modes(
     InvalidInput
         If no search ended at a maximum.
     """
-    optima = climb_from_starts(density, "lbfgs", n_restarts, random_state, n_jobs)
+    if density.n_dim == 0:
+        raise InvalidInput("the density has no parameters, and so no modes: all of the kernel's are fixed numbers.")
+    optima, _ = climb_from_starts(density, "lbfgs", n_restarts, random_state, n_jobs)
     tops: list[State] = []
     precisions: list[Array] = []  # -H at each
     counts: list[int] = []

@@ -28,7 +28,10 @@ Theta: TypeAlias = Array | Mapping[str, float | Array]
 
 
 class HyperPrior:
-    """Independent priors of free parameters, each of which has its prior for a value (see `with_prior`)."""
+    """Independent priors of free parameters, each of which has its prior for a value (see `with_prior`).
+
+    There may be none: then every vector is empty, and the log density of the only one is 0.
+    """
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         self.parameters = list(parameters)
@@ -46,7 +49,7 @@ class HyperPrior:
 
     def _per_value(self, pairs: Sequence[Any]) -> Array:
         """Pairs of one number per parameter as rows of one number per value, of shape (2, n_dim)."""
-        return np.repeat(np.array(pairs), [p.size for p in self.parameters], axis=0).T
+        return np.repeat(np.array(pairs).reshape(-1, 2), [p.size for p in self.parameters], axis=0).T
 
     def constrain(self, u: Array) -> Array:
         """Natural parameters at u, of shape (n_dim,)."""
@@ -54,11 +57,11 @@ class HyperPrior:
             self.checked("u", u)
         if len(self._transforms) == 1:
             return self._transforms[0][0].constrain(u)
-        return np.concatenate([t.constrain(u[s]) for t, s in self._transforms])
+        return np.concatenate([u[:0], *(t.constrain(u[s]) for t, s in self._transforms)])
 
     def unconstrain(self, theta: Array) -> Array:
         """Unconstrained coordinates of natural parameters, of shape (n_dim,)."""
-        return np.concatenate([t.unconstrain(theta[s]) for t, s in self._transforms])
+        return np.concatenate([theta[:0], *(t.unconstrain(theta[s]) for t, s in self._transforms)])
 
     def theta_vector(self, theta: Theta) -> Array:
         """Natural parameters as a vector in the order of `names`, checked against the supports of their priors."""
@@ -101,7 +104,7 @@ class HyperPrior:
     def sample(self, rng: np.random.Generator) -> Array:
         """Draw natural parameters, of shape (n_dim,)."""
         draws = [np.asarray(q.sample(rng, p.size)) for q, p in zip(self._priors, self.parameters, strict=True)]
-        return np.concatenate(draws)
+        return np.concatenate([np.empty(0), *draws])
 
     def logpdf_unconstrained(self, u: Array) -> tuple[float, Array]:
         """Log density of u (Jacobian included) and its gradient."""

@@ -139,7 +139,7 @@ def _draws_dataset(draws: Array, parameters: Sequence[Parameter], dims: Mapping[
 
     variables: dict[str, Any] = {}
     coords = _sample_coords(draws)
-    blocks = np.split(draws, np.cumsum([p.size for p in parameters])[:-1], axis=2)
+    blocks = np.split(draws, np.cumsum([p.size for p in parameters], dtype=int), axis=2)[:-1]  # the last is empty
     classes = list(dict.fromkeys(p.of_class for p in parameters if p.of_class is not None))
     alike = _in_every_class(parameters, classes)
     for p, block in zip(parameters, blocks, strict=True):
@@ -195,7 +195,7 @@ def _metric(trace: Trace) -> dict[str, Any]:
     """`inv_metric`, one per chain: (chains, n_dim), or (chains, n_dim, n_dim) when dense."""
     import xarray as xr
 
-    if trace.sampler in ("metropolis", "map"):  # they have no momentum, so no metric
+    if trace.sampler in ("metropolis", "map", "fixed"):  # they have no momentum, so no metric
         return {}
     axes = ("parameter", "parameter_bis")[: np.ndim(trace.inv_metric) - 1]
     names = {axis: np.asarray(trace.names, dtype=str) for axis in axes}

@@ -33,7 +33,9 @@ class State(NamedTuple):
     carry: object = None  # speeds up the next evaluation of the log density
 
 
-def evaluate(density: LogDensity, position: Array, carry: object = None) -> tuple[State, Evaluation]:
+def evaluate(
+    density: LogDensity, position: Array, carry: object = None, gradient: bool = True
+) -> tuple[State, Evaluation]:
     """Evaluate a log density, unless the work of this thread is to stop, and check that it is finite or -inf.
 
     Positions that are NaN, or so far out that squares overflow, are -inf without an evaluation.  Where the log density
@@ -41,7 +43,7 @@ def evaluate(density: LogDensity, position: Array, carry: object = None) -> tupl
     """
     check_interrupt()
     near = hypot(*position.tolist()) < FAR
-    evaluation = density.evaluate(position, carry) if near else Evaluation(-inf, np.zeros_like(position))
+    evaluation = density.evaluate(position, carry, gradient) if near else Evaluation(-inf, np.zeros_like(position))
     logdensity = evaluation.logdensity
     if not logdensity < inf:  # True for NaN too
         raise HmcgpError(

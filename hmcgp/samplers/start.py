@@ -1,20 +1,71 @@
-"""Where chains and searches start: a position of finite log density."""
+"""Where chains and searches start: at random, but not where the log density is hopeless.
+
+A density may have regions in which it is nearly flat, with a lower maximum of their own: where the prior variance of a
+classifier is tiny, all labels have probability one half whatever the other hyperparameters are.  A chain or a search
+that starts there stays there, and under some priors most draws lie there.  So the log density is computed, without its
+gradient, at a number of candidates: draws by `density.initial`, and draws stretched about their median, which reach
+what the prior all but excludes and the data may demand.
+
+A chain starts at the first candidate whose log density is within n_dim + SLACK of the highest.  At a draw from a
+Gaussian density it is n_dim/2 below the maximum on average, at one from a Gaussian that is √2 times as wide n_dim: so
+the starts of chains remain wider apart than the density is.
+"""
 
 from __future__ import annotations
 
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.typing import Array
-from hmcgp.samplers.integrators import State, evaluate
+from hmcgp.samplers.integrators import State, evaluate, init
 
 ATTEMPTS = 100  # random positions before giving up
+DRAWN = 32  # candidates by `density.initial`
+STRETCHED = 96  # candidates farther out
+STRETCH = 3.0  # how much farther
+SLACK = 10.0  # nats
+
+
+class Candidate(NamedTuple):
+    """A position with its log density."""
+
+    position: Array  # (n_dim,)
+    logdensity: float
+    carry: object
+
+
+def draw_positions(density: LogDensity, rng: np.random.Generator) -> Array:
+    """Return positions of candidates: draws by `density.initial`, then stretched ones, of shape (128, n_dim)."""
+    drawn = np.array([density.initial(rng) for _ in range(DRAWN + STRETCHED)], dtype=float)
+    centre = np.median(drawn, axis=0)
+    drawn[DRAWN:] = centre + STRETCH * (drawn[DRAWN:] - centre)
+    return drawn
+
+
+def evaluate_candidates(density: LogDensity, positions: Array) -> list[Candidate]:
+    """Return candidates at given positions."""
+    states = [evaluate(density, u, gradient=False)[0] for u in positions]
+    return [Candidate(state.position, state.logdensity, state.carry) for state in states]
 
 
 def find_start(density: LogDensity, rng: np.random.Generator, start: Array | None = None) -> State:
+    """Return the state at the user's position, or at the first candidate that is not far below the others."""
+    if start is None:
+        candidates = evaluate_candidates(density, draw_positions(density, rng))
+        floor = max(candidate.logdensity for candidate in candidates) - density.n_dim - SLACK
+        for position, logdensity, carry in candidates:
+            if logdensity > -inf and logdensity >= floor:
+                state = init(density, position, carry)
+                if state.logdensity > -inf:  # else the gradient failed where the value did not
+                    return state
+    return first_start(density, rng, start)
+
+
+def first_start(density: LogDensity, rng: np.random.Generator, start: Array | None = None) -> State:
     """Return the state at the user's position, or at the first by `density.initial` that has a finite log density."""
     for _ in range(ATTEMPTS if start is None else 1):
         position = density.initial(rng) if start is None else start

@@ -112,7 +112,7 @@ class Trace:
     names : list of str
         One name per parameter.
     sampler : str
-        "nuts", "hmc", "jumps", "metropolis", "joint", or "map".
+        "nuts", "hmc", "jumps", "metropolis", "joint", "map", or "fixed" where there are no parameters.
     sampling_time : float
         Seconds, warm-up included.
     interrupted : bool
@@ -160,7 +160,7 @@ class Trace:
     @property
     def flat(self) -> Array:
         """Natural parameters of all chains, one after another, of shape (n_chains * n_draws, n_dim)."""
-        return self.draws.reshape(-1, self.draws.shape[2])
+        return self.draws.reshape(len(self), self.draws.shape[2])
 
     @property
     def weight(self) -> Array:

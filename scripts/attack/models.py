@@ -89,7 +89,7 @@ def random_points(rng: np.random.Generator, model: Model) -> list[tuple[str, Any
     p = model.n_dim
     ordinary = [("prior", model.initial(rng)) for _ in range(4)]
     far = model.initial(rng)
-    far[int(rng.integers(p))] = rng.choice([-50.0, -20.0, 20.0, 50.0])
+    far[int(rng.integers(max(p, 1))) : p][:1] = rng.choice([-50.0, -20.0, 20.0, 50.0])
     odd = pick(rng, [np.zeros(p), np.full(p, 750.0), np.full(p, np.nan), np.full(p, -np.inf), np.full(p, 50.0)])
     return [
         *ordinary,
@@ -114,8 +114,7 @@ def attempt(case: Case) -> None:
         except InvalidInput as error:
             case.note(f"refused: {error}")
             case.count("model refused")
-            if not _refusable(str(error)):
-                case.breaks("a sound model was refused", error)
+            case.breaks("a sound model was refused", error)
             return
         what = f"{type(model.evidence).__name__} of {type(model.likelihood).__name__}"
         for i, (kind, u) in enumerate(random_points(rng, model)):
@@ -124,11 +123,6 @@ def attempt(case: Case) -> None:
             case.count(outcome)
             if problem:
                 case.breaks(f"{what}, point {i} ({kind}): {problem}")
-
-
-def _refusable(message: str) -> bool:
-    """Whether a model was refused for a reason that the generator does not exclude."""
-    return "every parameter" in message
 
 
 def examine(model: Model, u: Any, rng: np.random.Generator, *, tolerance: float, differences: bool) -> tuple[str, str]:

@@ -62,9 +62,9 @@ def run_ours(X: Any, y: Any, starts: Any, *, sampler: str, tune: int, draws: int
     class Counted(Model):
         evaluations = 0
 
-        def evaluate(self, u: Any, carry: object = None) -> Any:
+        def evaluate(self, u: Any, carry: object = None, gradient: bool = True) -> Any:
             self.evaluations += 1
-            return super().evaluate(u, carry)
+            return super().evaluate(u, carry, gradient)
 
     model = paper_model(X, y, Counted)
     begin = time.perf_counter()

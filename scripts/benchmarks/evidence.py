@@ -185,9 +185,9 @@ def recorded(model: Model) -> list[Any]:
     class Recorded:
         n_dim, names, constrain, initial = model.n_dim, model.names, model.constrain, model.initial
 
-        def evaluate(self, u: Any, carry: object = None) -> Any:
+        def evaluate(self, u: Any, carry: object = None, gradient: bool = True) -> Any:
             positions.append(u.copy())
-            return model.evaluate(u, carry)
+            return model.evaluate(u, carry, gradient)
 
     d = model.X.shape[1]
     hmc = HMC(step_size=0.1, n_steps=20, jitter=0.0, metric=np.concatenate([[1.0], np.full(d, 0.25)]))

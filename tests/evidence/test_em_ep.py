@@ -190,7 +190,7 @@ class Quadratic(HalfSpace):
         super().__init__(edge=edge)
         self.curvature, self.surrogate, self.calls, self.failures = curvature, surrogate, 0, 0
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         self.calls += 1
         evaluation = super().evaluate(u)
         r = u - np.array([0.1, 0.0])
@@ -211,7 +211,7 @@ class Paraboloid(Quadratic):
         super().__init__()
         self.at, self.known, self.parent = u, evaluation, parent
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         self.parent.calls += 1
         d, steepness = u - self.at, self.parent.surrogate
         value = self.known.logdensity + float(self.known.grad @ d) - 0.5 * steepness * float(d @ d)
@@ -243,7 +243,7 @@ def test_no_way_out_is_said():
     class Island(Quadratic):
         """Only the start can be computed."""
 
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             evaluation = super().evaluate(u)
             home = np.array_equal(u, [1.0, 1.0])
             return evaluation if home else Evaluation(-inf, np.zeros(2))

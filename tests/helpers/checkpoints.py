@@ -44,7 +44,7 @@ class Stopping(Gaussian):
         super().__init__(plain.mean, plain.covariance)
         self.left = k
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt

@@ -21,7 +21,7 @@ class Gaussian:
         self.n_dim = len(self.mean)
         self.names = [f"x[{i}]" for i in range(self.n_dim)]
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         r = u - self.mean
         grad = -self.precision.dot(r)
         return Evaluation(0.5 * float(r.dot(grad)), grad)
@@ -45,7 +45,7 @@ class LogGamma:
         self.names = [f"x[{i}]" for i in range(self.n_dim)]
         self.log_norm = sum(lgamma(a) for a in self.shape)
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         with np.errstate(over="ignore"):
             x = np.exp(u)
         value = float(self.shape.dot(u) - x.sum()) - self.log_norm
@@ -91,7 +91,7 @@ class HalfSpace(Gaussian):
         super().__init__(np.zeros(n_dim), np.eye(n_dim))
         self.edge = edge
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         if u[0] < self.edge:
             return Evaluation(-inf, np.zeros_like(u), "bad", 3, 0.5, NOT_POSITIVE_DEFINITE)
         return super().evaluate(u)._replace(carry="good", solver_iterations=2, solver_residual=1e-9)
@@ -104,7 +104,7 @@ class Warped(Gaussian):
         super().__init__(np.zeros(2), np.eye(2))
         self.bend = bend
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         r = u[1] - self.bend * u[0] ** 2
         grad = np.array([-u[0] + 2.0 * self.bend * u[0] * r, -r])
         return Evaluation(-0.5 * float(u[0] ** 2 + r**2), grad)
@@ -119,7 +119,7 @@ class Funnel(Gaussian):
     def __init__(self):
         super().__init__(np.zeros(2), np.eye(2))
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         with np.errstate(over="ignore", invalid="ignore"):
             square = u[1] ** 2 * np.exp(-u[0])
             value = -0.5 * float(u[0] ** 2 + u[0] + square)
@@ -141,7 +141,7 @@ class WrongGradient:
     def __getattr__(self, name):
         return getattr(self._density, name)
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         evaluation = self._density.evaluate(u, carry)
         return evaluation._replace(grad=self._factor * evaluation.grad)
 

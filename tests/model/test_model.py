@@ -50,6 +50,28 @@ def test_log_density_is_evidence_plus_prior_plus_jacobian():
     np.testing.assert_allclose(model.logdensity_and_grad(np.log(theta))[0], expected.item(), rtol=1e-13)
 
 
+@pytest.mark.parametrize("evidence", ["laplace", "ep", "lower"])
+def test_value_without_gradient(evidence):
+    model = Model(FRAME, Y, evidence=evidence)
+    u = model.initial(np.random.default_rng(3))
+    whole, value = model.evaluate(u), model.evaluate(u, gradient=False)
+    np.testing.assert_allclose(value.logdensity, whole.logdensity, rtol=1e-12)
+    assert np.isnan(value.grad).all()
+    failed = model.evaluate(np.full(4, 750.0), gradient=False)
+    assert (failed.logdensity, failed.failure) == (-np.inf, NOT_POSITIVE_DEFINITE)
+
+
+def test_every_parameter_may_be_fixed():
+    model = Model(FRAME, Y, kernel=SquaredExponential(1.0, 2.0))
+    assert (model.n_dim, model.names) == (0, [])
+    empty = np.empty(0)
+    value, grad = model.logdensity_and_grad(empty)
+    assert (value, grad.shape) == (model.log_evidence({})[0], (0,))
+    assert model.unconstrain(model.constrain(empty)).shape == model.initial(np.random.default_rng(0)).shape == (0,)
+    free = Model(FRAME, Y, kernel=SquaredExponential(LogNormal(0, 1), 2.0))
+    np.testing.assert_allclose(value, free.log_evidence(np.ones(1))[0], rtol=1e-12)
+
+
 def test_names_follow_the_columns():
     assert Model(FRAME, Y).names == ["variance", "length_scale[FL]", "length_scale[RW]", "length_scale[CL]"]
     assert Model(X, Y).names[1] == "length_scale[x0]"
@@ -226,7 +248,6 @@ def test_the_carry_changes_the_work_and_not_the_answer():
         ),
         ({"likelihood": "probit", "evidence": "exact"}, r"Exact cannot integrate Probit .*take evidence='laplace'"),
         ({"kernel": "rbf"}, r"'kernel' must be a kernel of hmcgp.kernels, .*got 'rbf'"),
-        ({"kernel": SquaredExponential(1.0, 1.0)}, "every parameter of 'kernel' and 'likelihood' is a fixed number"),
         ({"kernel": SquaredExponential("wide")}, "must be a number, .* or a prior"),
         (
             {"kernel": SquaredExponential(length_scale=Normal(0.5, 1.0))},

@@ -9,12 +9,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from hmcgp import Model, datasets
 from hmcgp.errors import InvalidInput
+from hmcgp.kernels import SquaredExponential
 from hmcgp.optimize import find_map, find_modes, maximum
 from hmcgp.optimize.maximum import GRADIENT_TOLERANCE, hessian
+from hmcgp.priors import InverseGamma
 from hmcgp.runtime import parallel
 from hmcgp.samplers import Evaluation
 from hmcgp.samplers.integrators import init
+from hmcgp.samplers.start import DRAWN, STRETCHED, Candidate, find_start, first_start
 from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
 
 
@@ -24,7 +28,7 @@ class TwoHills(Gaussian):
     def __init__(self):
         super().__init__(np.zeros(1), 9.0 * np.eye(1))
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         a, b = np.log(0.3) - 0.5 * (u[0] + 4) ** 2, np.log(0.7) - 0.5 * (u[0] - 4) ** 2
         value = np.logaddexp(a, b)
         grad = -np.exp(a - value) * (u[0] + 4) - np.exp(b - value) * (u[0] - 4)
@@ -48,7 +52,7 @@ def test_finds_the_maximum_in_unconstrained_coordinates(density, optimum):
     assert result.names == density.names
     assert result.restarts.shape == (5,)
     np.testing.assert_allclose(result.restarts, result.logdensity, atol=1e-6)
-    assert 10 < result.evaluations < 500
+    assert 10 < result.evaluations - DRAWN - STRETCHED < 500
 
 
 def test_restarts_find_the_higher_hill():
@@ -75,7 +79,7 @@ class Cliff(HalfSpace):
         super().__init__(edge=0.0)
         self.failures = 0
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         evaluation = super().evaluate(u)
         if evaluation.logdensity == -inf:
             self.failures += 1
@@ -94,7 +98,7 @@ def test_line_search_survives_minus_infinity():
     class Edge(Cliff):
         """No maximum: the density rises up to the edge of what can be computed."""
 
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             evaluation = HalfSpace.evaluate(self, u)
             failed = evaluation.logdensity == -inf
             self.failures += failed
@@ -114,14 +118,15 @@ def test_carry_is_handed_on():
     class Counting(Warped):
         carries: tuple = ()
 
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             self.carries += (carry,)
             return super().evaluate(u)._replace(carry=len(self.carries))
 
     density = Counting()
     result = find_map(density, n_restarts=1, random_state=0)
-    assert density.carries[0] is None
-    assert None not in density.carries[1:]
+    n_candidates = DRAWN + STRETCHED
+    assert set(density.carries[:n_candidates]) == {None}
+    assert None not in density.carries[n_candidates:]
     assert isinstance(result.carry, int)
     assert result.evaluations == len(density.carries)
 
@@ -131,13 +136,13 @@ def test_budget_is_kept_and_reported():
         Gaussian(np.zeros(20), np.diag(10.0 ** np.linspace(-3, 3, 20))), maxiter=2, n_restarts=1, random_state=0
     )
     assert not result.converged
-    assert result.evaluations <= 41
+    assert result.evaluations <= DRAWN + STRETCHED + 41
 
 
 class Rounded(Gaussian):
     """Values without their last digits, as over a covariance that is nearly singular; gradients are better."""
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         evaluation = super().evaluate(u)
         return evaluation._replace(logdensity=500.0 + float(np.round(evaluation.logdensity, 7)))
 
@@ -164,7 +169,7 @@ def test_newton_does_not_climb_a_saddle():
     """-x² + y² has no maximum: a search that ended beside its saddle is no optimum."""
 
     class Saddle(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             return Evaluation(float(u[1] ** 2 - u[0] ** 2), np.array([-2.0 * u[0], 2.0 * u[1]]))
 
     density = Saddle(np.zeros(2), np.eye(2))
@@ -190,7 +195,7 @@ def test_error_in_a_restart_is_raised_and_stops_the_others():
     running = threading.Event()
 
     class Failing(Warped):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             if running.is_set():
                 raise ZeroDivisionError("oh no")
             running.set()
@@ -229,7 +234,7 @@ def test_searches_evaluate_with_one_blas_thread(search, monkeypatch):
     monkeypatch.setattr(parallel, "_controller", lambda: SimpleNamespace(limit=lambda **limits: _Limit(limited)))
 
     class Watching(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             assert limited[-1:] == ["set"], "evaluated outside the limit"
             return super().evaluate(u, carry)
 
@@ -246,3 +251,57 @@ class _Limit:
 
     def restore_original_limits(self):
         self.log.append("restored")
+
+
+def crabs_with_a_tiny_variance_in_the_prior(n_rows=200):
+    """Labels have probability one half each at most prior draws: a maximum about a hundred nats below the other."""
+    X, y = datasets.load_crabs(return_X_y=True)
+    X, y = np.asarray(X, dtype=float), np.asarray(y)
+    rows = np.random.default_rng(0).permutation(len(y))[:n_rows]
+    X = ((X - X.mean(axis=0)) / X.std(axis=0))[rows]
+    kernel = SquaredExponential(variance=InverseGamma(1.0, 1e-3))
+    labels = np.where(y[rows] == np.unique(y)[0], -1.0, 1.0)
+    return Model(X, labels, kernel=kernel, likelihood="probit", evidence="ep")
+
+
+def test_the_mode_is_found_where_most_of_the_prior_is_flat():
+    model = crabs_with_a_tiny_variance_in_the_prior()
+    flat = find_map(model, n_restarts=1, start=model.unconstrain({"variance": 1e-3, "length_scale": 1.0}))
+    assert flat.converged  # a maximum, of a hundred nats less
+    for seed in (0, 4, 6, 7):  # from five draws of the prior these ended in the flat region
+        found = find_map(model, random_state=seed, n_jobs=1)
+        assert found.converged
+        assert found.logdensity > flat.logdensity + 90.0
+
+
+def test_chains_do_not_start_where_the_density_is_hopeless():
+    model = crabs_with_a_tiny_variance_in_the_prior()
+    flat = 200 * np.log(0.5)  # log Z where the variance is tiny
+    starts = [find_start(model, rng) for rng in np.random.default_rng(0).spawn(12)]
+    first = [first_start(model, rng) for rng in np.random.default_rng(0).spawn(12)]
+    assert sum(state.logdensity < flat for state in first) > 6  # the first draws of the same streams
+    assert sum(state.logdensity > flat + 10.0 for state in starts) >= 11
+    spread = np.std([state.position for state in starts], axis=0)
+    mode = find_map(model, random_state=0, n_jobs=1)
+    sd = np.sqrt(np.diag(np.linalg.inv(-hessian(model, init(model, mode.position)))))
+    assert (spread > sd).all()  # wider apart than the posterior
+
+
+def test_a_result_below_a_position_that_was_seen_is_not_converged():
+    """A search by steps that lead down ends at a lower maximum: the highest candidate is climbed too."""
+    density = TwoHills()
+    low = maximum.Optimum(init(density, np.array([-4.0])), 1)
+    seen = [Candidate(np.array([3.5]), density.evaluate(np.array([3.5])).logdensity, None)]
+    result = maximum._best(density, [low], seen)
+    np.testing.assert_allclose(result.position, 4.0, atol=1e-3)
+    assert result.converged
+    ghost = [seen[0]._replace(logdensity=10.0)]  # of a density that is not what it was
+    assert not maximum._best(density, [low], ghost).converged
+
+
+def test_a_density_without_parameters_is_its_own_maximum():
+    density = Gaussian(np.zeros(0), np.zeros((0, 0)))
+    result = find_map(density)
+    assert (result.position.shape, result.converged, result.evaluations) == ((0,), True, 1)
+    with pytest.raises(InvalidInput, match="no parameters, and so no modes"):
+        find_modes(density)

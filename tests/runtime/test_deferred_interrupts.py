@@ -164,7 +164,7 @@ class Compiled(Gaussian):
 
     left = 300
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         self.left -= 1
         if self.left == 0:
             raise SystemError("<solve> returned a result with an exception set") from KeyboardInterrupt()
@@ -180,7 +180,7 @@ def test_an_interrupt_in_disguise_is_no_failed_chain(n_jobs):
 
 def test_another_system_error_is_an_error():
     class Broken(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             raise SystemError("a bug") from ValueError()
 
     with pytest.raises(Exception, match="chain 0 failed before its first draw: SystemError: a bug"):

@@ -73,7 +73,7 @@ def short_rounds(monkeypatch):
 class Marked(Gaussian):
     """Its natural parameters tell the process that computed the density."""
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         return super().evaluate(u)._replace(solver_iterations=os.getpid())
 
 
@@ -82,7 +82,7 @@ class Slow(Gaussian):
         super().__init__(np.zeros(2), np.eye(2))
         self.seconds = seconds
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         time.sleep(self.seconds)
         return super().evaluate(u)
 
@@ -133,7 +133,7 @@ def test_estimator_elsewhere(elsewhere):
 
 
 class Failing(Gaussian):
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         count = 1 if carry is None else carry + 1
         if count == 20:
             raise ZeroDivisionError("oh no")
@@ -161,7 +161,7 @@ class Deadly(Gaussian):
         super().__init__(np.zeros(1), np.eye(1))
         self.k, self.parent = k, os.getpid()
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         time.sleep(1e-3)
         count = 1 if carry is None else carry + 1
         if count == self.k and os.getpid() != self.parent:

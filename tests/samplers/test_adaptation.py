@@ -185,7 +185,7 @@ def test_find_step_size_scales_with_the_target():
 
 def test_find_step_size_ends_on_a_flat_target():
     class Flat(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             return super().evaluate(u)._replace(logdensity=0.0, grad=np.zeros(2))
 
     density = Flat(np.zeros(2), np.eye(2))

@@ -68,7 +68,7 @@ def test_a_finished_run_can_be_extended(tmp_path):
 
 def test_seconds_add_up(tmp_path):
     class Slow(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             time.sleep(2e-4)
             return super().evaluate(u, carry)
 
@@ -153,7 +153,7 @@ def test_a_newer_format_is_refused(tmp_path, monkeypatch):
 
 def test_unusable_places_are_refused_before_sampling(tmp_path):
     class Untouchable(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             raise AssertionError("the density was evaluated")
 
     with pytest.raises(InvalidInput, match=r"the folder '.*no' does not exist"):
@@ -162,7 +162,7 @@ def test_unusable_places_are_refused_before_sampling(tmp_path):
 
 def test_a_carry_that_cannot_be_stored_is_refused(tmp_path):
     class Secretive(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             return super().evaluate(u)._replace(carry={1, 2})
 
     with pytest.raises(InvalidInput, match=r"carries from one evaluation to the next: a set\. Let it carry None"):

@@ -26,7 +26,7 @@ class Counted(Gaussian):
         super().__init__(plain.mean, plain.covariance)
         self.count = 0
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         self.count += 1
         return super().evaluate(u, carry)
 
@@ -37,7 +37,7 @@ def test_a_run_within_a_run_is_refused(tmp_path):
     class Nested(Gaussian):
         refused = 0
 
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             if not self.refused:
                 self.refused = 1
                 with pytest.raises(InvalidInput, match=rf"in use by another run in this process \({os.getpid()}\)"):
@@ -93,7 +93,7 @@ checkpoint.INTERVAL = 0.0
 class Waiting(Gaussian):
     count = 0
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         self.count += 1
         if self.count == 400:
             print("running", flush=True)
@@ -138,7 +138,7 @@ def test_a_folder_that_disappears_does_not_end_the_run(tmp_path, monkeypatch):
     class Removing(Gaussian):
         count = 0
 
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             self.count += 1
             if self.count == 200:
                 shutil.rmtree(folder)

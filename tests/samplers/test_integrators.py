@@ -115,7 +115,7 @@ def test_nothing_is_mutated():
 
 def test_carry_goes_from_evaluation_to_evaluation():
     class Counting(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             return super().evaluate(u)._replace(carry=(carry or 0) + 1)
 
     density = Counting(np.zeros(2), np.eye(2))
@@ -132,7 +132,7 @@ def test_failure_keeps_the_last_good_carry():
 
 def test_runaway_position_is_not_evaluated():
     class Picky(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             assert np.all(np.abs(u) < 1e150)
             return super().evaluate(u)
 
@@ -145,7 +145,7 @@ def test_runaway_position_is_not_evaluated():
 @pytest.mark.parametrize("value", [nan, inf])
 def test_density_that_breaks_its_contract_is_reported(value):
     class Broken(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             return Evaluation(value, np.zeros(2))
 
     with pytest.raises(HmcgpError, match=f"log density {value}"):

@@ -46,7 +46,7 @@ tune, after, n_jobs, chains = (int(a) for a in sys.argv[1:])
 
 class Slow(Gaussian):
     count = 0
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         time.sleep(1e-3)
         Slow.count += 1
         if Slow.count == after:

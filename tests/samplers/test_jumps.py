@@ -26,7 +26,7 @@ class Hills(Gaussian):
     def __init__(self):
         super().__init__(np.array([0.0, 4.0]), 36.0 * np.eye(2))
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         r = u - CENTRES
         slopes = -np.einsum("kij,kj->ki", PRECISIONS, r)
         log_p = np.log(SHARES) + 0.5 * np.linalg.slogdet(PRECISIONS)[1] + 0.5 * np.einsum("ki,ki->k", r, slopes)
@@ -63,7 +63,7 @@ def test_one_hill_is_one_mode():
 
 def test_slopes_are_no_modes():
     class Slope(HalfSpace):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             evaluation = super().evaluate(u)
             return evaluation._replace(logdensity=min(evaluation.logdensity, -float(u.sum())), grad=-np.ones(2))
 
@@ -159,7 +159,7 @@ def test_an_interrupted_run_goes_on(modes, tmp_path):
     class Slow(Hills):
         left = 500
 
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             self.left -= 1
             if self.left == 0:
                 raise KeyboardInterrupt

@@ -21,7 +21,7 @@ class Slow(Gaussian):
         super().__init__(np.zeros(2), np.eye(2))
         self.seconds = seconds
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         time.sleep(self.seconds)
         return super().evaluate(u, carry)
 

@@ -29,7 +29,7 @@ class Flat(Gaussian):
         super().__init__(np.zeros(n_dim), np.eye(n_dim))
         self.visits, self.carries = [], []
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         self.visits.append(u)
         self.carries.append(carry)
         return Evaluation(0.0, np.zeros_like(u), u)
@@ -126,7 +126,7 @@ def dense_metric_trace(scale):
     A = np.array([[1.0, 0.0], [0.7, scale]])
 
     class Linear(Warped):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             evaluation = super().evaluate(np.linalg.solve(A, u))
             return evaluation._replace(grad=np.linalg.solve(A.T, evaluation.grad))
 

@@ -147,7 +147,7 @@ def test_start():
 )
 def test_bad_options_are_refused_before_anything_runs(options, message):
     class Untouchable(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             raise AssertionError("the density was evaluated")
 
     density = Untouchable(np.zeros(3), np.eye(3))
@@ -176,7 +176,7 @@ class Failing(Gaussian):
         self.evaluations = 0
         self.others = 0
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         marked = carry[0] if carry else u[0] > 0
         count = carry[1] + 1 if carry else 0
         self.others += not marked
@@ -202,7 +202,7 @@ def test_failing_chain_is_named_and_stops_the_others(n_jobs, k, where):
 
 def test_minus_infinity_everywhere_else_keeps_the_chain_where_it_is():
     class Island(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             evaluation = super().evaluate(u)
             return evaluation if np.all(u == 0.0) else evaluation._replace(logdensity=-inf, grad=np.zeros(2))
 
@@ -217,7 +217,7 @@ def test_chains_run_at_the_same_time():
 
         barrier = threading.Barrier(2, timeout=20)
 
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             if carry is None:
                 self.barrier.wait()
             return super().evaluate(u)._replace(carry=True)
@@ -247,7 +247,7 @@ def test_blas_is_held_to_one_thread():
     seen, before = [], blas_threads()
 
     class Looking(Gaussian):
-        def evaluate(self, u, carry=None):
+        def evaluate(self, u, carry=None, gradient=True):
             seen.append(blas_threads())
             return super().evaluate(u)
 

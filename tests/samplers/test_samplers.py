@@ -141,7 +141,7 @@ class Mirror:
 class Halved(Warped):
     """The density of Warped in the coordinates u = -θ/2."""
 
-    def evaluate(self, u, carry=None):
+    def evaluate(self, u, carry=None, gradient=True):
         evaluation = super().evaluate(-2.0 * u)
         return evaluation._replace(grad=-2.0 * evaluation.grad)
 

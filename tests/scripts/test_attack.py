@@ -35,7 +35,7 @@ def test_a_case_depends_on_its_place_alone():
 def test_replay_reproduces_a_case(monkeypatch, capsys):
     evaluate = Model.evaluate
 
-    def sometimes_nan(self, u, carry=None):
+    def sometimes_nan(self, u, carry=None, gradient=True):
         evaluation = evaluate(self, u, carry)
         return evaluation._replace(logdensity=np.nan) if u[0] > 0.0 else evaluation
 
@@ -104,7 +104,7 @@ def examine(spoil, **options):
     X = rng.normal(size=(12, 2))
     model = Model(X, np.where(X[:, 0] > 0.0, 1.0, -1.0))
     evaluate = model.evaluate
-    model.evaluate = lambda u, carry=None: spoil(evaluate(u, carry), carry)
+    model.evaluate = lambda u, carry=None, gradient=True: spoil(evaluate(u, carry), carry)
     return models.examine(model, np.zeros(3), rng, **({"tolerance": 1e-8, "differences": True} | options))
 
 

@@ -32,7 +32,7 @@ from hmcgp.samplers.chains.chain import Run
 from hmcgp.samplers.chains.checkpoint_file import Header, Saved, dump, encode, load
 from hmcgp.samplers.chains.record import Snapshot
 from hmcgp.samplers.integrators import init
-from hmcgp.samplers.start import find_start
+from hmcgp.samplers.start import first_start
 
 INTERVAL = 10.0  # seconds between two writings
 SHARE = 0.02  # largest share of the time for writing: a slow disk is written to less often
@@ -73,7 +73,7 @@ class Checkpoint:
             if not all(record.finished for record in self.records):
                 check_replaceable(self.path, "checkpoint")
         else:
-            check_storable(find_start(task.density, restore_generator(self._streams[0]), task.start).carry)
+            check_storable(first_start(task.density, restore_generator(self._streams[0]), task.start).carry)
             try:
                 self.write()
             except OSError as error:

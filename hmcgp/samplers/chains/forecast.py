@@ -10,7 +10,7 @@ from hmcgp.runtime.random import restore_generator
 from hmcgp.samplers.chains.chain import ChainTask, Run
 from hmcgp.samplers.chains.record import Record
 from hmcgp.samplers.integrators import init
-from hmcgp.samplers.start import find_start
+from hmcgp.samplers.start import first_start
 
 REFUSE = 1.5  # refuse a run whose warm-up would take this many times max_time: forecasts are not that far off
 TIMINGS = 3  # of which the shortest counts, as a busy machine only makes them longer
@@ -25,7 +25,7 @@ def time_evaluation(task: ChainTask, record: Record) -> float:
     with single_blas_thread():
         state = record.snapshot.state
         if state is None:
-            state = find_start(task.density, restore_generator(record.snapshot.stream), task.start)
+            state = first_start(task.density, restore_generator(record.snapshot.stream), task.start)
         state = init(task.density, state.position + 0.5 * NUDGE, state.carry)  # compiles, unless done before
         seconds: list[float] = []
         while len(seconds) < TIMINGS and sum(seconds) < 0.1:

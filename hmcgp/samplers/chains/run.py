@@ -33,6 +33,7 @@ from hmcgp.samplers.chains.workers import WorkersLost, run_chains
 from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.metropolis import Metropolis
 from hmcgp.samplers.nuts import NUTS
+from hmcgp.samplers.single_draw import only_draw
 from hmcgp.samplers.start import as_starts
 from hmcgp.samplers.trace import Trace, stat_dtype
 
@@ -96,7 +97,7 @@ def sample(
     -------
     Trace
         If the run ended early (Ctrl-C, `max_time`, workers lost): the draws so far, with a warning, if there are any
-        after warm-up.
+        after warm-up.  A density without parameters (a model whose numbers are all fixed) has a single draw.
 
     Raises
     ------
@@ -108,6 +109,9 @@ def sample(
     """
     with deferred_interrupts():
         check_flag("progressbar", progressbar)
+        if density.n_dim == 0:
+            check_arguments(sampler, draws, tune, chains)
+            return only_draw(density)
         run = prepare(density, sampler, draws, tune, chains, random_state, n_jobs, start, max_time)
         store = None if checkpoint is None else Checkpoint(checkpoint, run)
         with store or nullcontext():
@@ -136,8 +140,7 @@ def prepare(
     max_time: float | None,
 ) -> Run:
     """Check the arguments of `sample`, and return its chains with empty records."""
-    sampler = as_sampler(sampler)
-    check_counts(draws=draws, tune=tune, chains=chains)
+    sampler = check_arguments(sampler, draws, tune, chains)
     sampler.check(density.n_dim, tune)
     stop = Deadline(check_seconds("max_time", max_time))
     n_workers = resolve_n_jobs(n_jobs, chains)
@@ -148,6 +151,12 @@ def prepare(
     streams = [rng.bit_generator.state for rng in spawn_generators(random_state, chains)]
     records = [Record(tune, draws, density.n_dim, sampler.info, Snapshot(0, stream)) for stream in streams]
     return Run(tasks, records, stop, n_workers)
+
+
+def check_arguments(sampler: str | Sampler, draws: int, tune: int, chains: int) -> Sampler:
+    """Return the sampler, and raise InvalidInput unless the numbers of draws and chains are integers in range."""
+    check_counts(draws=draws, tune=tune, chains=chains)
+    return as_sampler(sampler)
 
 
 class Recording:
