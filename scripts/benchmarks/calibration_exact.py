@@ -22,6 +22,7 @@ import argparse
 import time
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,6 @@ Array = NDArray[np.float64]
 N_ROWS = 25
 KERNEL = SquaredExponential(LogNormal(3.0, 1.0), LogNormal(0.0, 0.7))
 THIN = 4  # draws of a chain for each that is ranked
-REFINED = 2 * LEVELS  # draws that are weighted
 LAPLACE, EXACT, JOINT = "Laplace", 'refine="exact"', "sample_jointly"
 SHORT = {"chains": 1, "n_jobs": 1, "progressbar": False}
 
@@ -122,7 +122,7 @@ def by_refinement(
     for length in LENGTHS:
         gp = GPClassifier(
             KERNEL, likelihood="probit", refine="exact", standardize=False, draws=LEVELS * THIN * length,
-            tune=200 * length, predict_draws=REFINED, random_state=rng.spawn(1)[0], **SHORT,
+            tune=200 * length, predict_draws=LEVELS, random_state=rng.spawn(1)[0], **SHORT,
         ).fit(model.X, model.y)  # fmt: skip
         run, exact = gp.sampling_trace_, gp.trace_
         ess = least_ess(run)
@@ -166,10 +166,16 @@ def replicate(seed: np.random.SeedSequence) -> dict[str, Replicate]:
         return {LAPLACE: laplace, EXACT: exact, JOINT: by_joint_draws(*data, rng)}
 
 
+def replicates(n_sets: int, *, seed: int, n_jobs: int = 1) -> Iterator[dict[str, Replicate]]:
+    """Yield the ranks of one data set after another, in order."""
+    seeds = np.random.SeedSequence(seed).spawn(n_sets)
+    work = joblib.Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1, pre_dispatch="4 * n_jobs")
+    yield from work(joblib.delayed(replicate)(s) for s in seeds)
+
+
 def run(n_sets: int, *, seed: int, n_jobs: int = 1) -> dict[str, list[Replicate]]:
     """All data sets, the same ones whatever n_jobs."""
-    seeds = np.random.SeedSequence(seed).spawn(n_sets)
-    done = joblib.Parallel(n_jobs=n_jobs, verbose=5)(joblib.delayed(replicate)(s) for s in seeds)
+    done = list(replicates(n_sets, seed=seed, n_jobs=n_jobs))
     return {name: [each[name] for each in done] for name in (LAPLACE, EXACT, JOINT)}
 
 
