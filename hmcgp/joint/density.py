@@ -22,7 +22,6 @@ from math import inf, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from hmcgp.evidence import EP
 from hmcgp.joint.whitening import Whitening, factor_prior, whiten
@@ -64,7 +63,7 @@ class Cloud(NamedTuple):
     @property
     def log_density(self) -> float:
         """Log density of (u, ν_1 … ν_N), summed over k, over that of the vectors, but for a constant."""
-        value = self.place.log_prior + self.place.white.log_z + float(logsumexp(self.log_weight))
+        value = self.place.log_prior + self.place.white.log_z + float(np.logaddexp.reduce(self.log_weight))
         return value if isfinite(value) else -inf
 
 

@@ -33,7 +33,7 @@ def ranks(seed, n_sets):
     found = []
     for rng in np.random.default_rng(seed).spawn(n_sets):
         u, f, model = simulated(rng)
-        joint = sample_jointly(model, draws=190, tune=120, chains=1, random_state=rng, n_jobs=1, progressbar=False)
+        joint = sample_jointly(model, draws=152, tune=100, chains=1, random_state=rng, n_jobs=1, progressbar=False)
         draws = np.concatenate([joint.trace.unconstrained[0], joint.latent[0, :, :1]], axis=1)
         thinned = draws[:: len(draws) // N_RANKED][:N_RANKED]
         found.append((thinned < np.append(u, f[0])).sum(axis=0))

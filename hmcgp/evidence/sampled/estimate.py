@@ -107,9 +107,10 @@ class Estimate:
     @property
     def standard_error(self) -> float:
         """Of log_z, from the scatter of the batches."""
-        if self.log_z == -np.inf:
+        log_z = self.log_z
+        if log_z == -np.inf:
             return np.inf
-        ratios = np.exp(self.log_batches - self.log_z)
+        ratios = np.exp(self.log_batches - log_z)
         return float(np.std(ratios, ddof=1) / math.sqrt(len(ratios)))
 
     @property
