@@ -135,7 +135,7 @@ def _known_as(name: str) -> tuple[str, str, str]:
     return name, parameter, parameter.rpartition(".")[2]
 
 
-def _describe(x: Array, weight: Array | None) -> list[float]:
+def _describe(x: Array, weight: Array | None = None) -> list[float]:
     """One row of `summary` from the draws of one parameter, and their weights if they carry any, (chains, draws)."""
     if x.size == 0:
         return [np.nan] * len(COLUMNS)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hmcgp.samplers import Metropolis, sample
+from hmcgp.samplers import Metropolis, sample, start
 from hmcgp.samplers.chains.assembly import largest_block
 from tests.helpers.densities import Gaussian, correlated_gaussian
 from tests.helpers.processes import child_environment
@@ -86,7 +86,9 @@ def interrupt(*arguments):
 
 @pytest.mark.parametrize(("n_jobs", "chains", "kept"), [(1, 2, 1), (2, 2, 2), (2, 4, 2)])
 def test_ctrl_c_keeps_the_draws(n_jobs, chains, kept):
-    report = interrupt(10, 100, n_jobs, chains)
+    report = interrupt(
+        10, 100 + n_jobs * (start.DRAWN + start.STRETCHED + 2), n_jobs, chains
+    )  # past the choice of the starts
     assert report["interrupted"]
     assert report["finite"]
     assert report["still_running"] == 0
