@@ -188,7 +188,9 @@ def report(results: dict[str, list[Replicate]]) -> None:
         print(f"  least effective draws: {ess[0]:.0f}, 5 % {ess[1]:.0f}, median {ess[2]:.0f}; run again: {lengths}")
         print("  quantity         chi-square p   ecdf p   mean rank (z)      outer 10 %")
         for v in judge(done):
-            print(f"  {v.name:<16} {v.chi_square_p:12.2g} {v.ecdf_p:8.2g}   {v.mean:.3f} ({v.z:+5.1f})   {v.outer:13.3f}")
+            print(
+                f"  {v.name:<16} {v.chi_square_p:12.2g} {v.ecdf_p:8.2g}   {v.mean:.3f} ({v.z:+5.1f})   {v.outer:13.3f}"
+            )
 
 
 def picture(results: dict[str, list[Replicate]], path: Path) -> None:
