@@ -189,7 +189,7 @@ def report(results: dict[str, list[Replicate]]) -> None:
         print("  quantity         chi-square p   ecdf p   mean rank (z)      outer 10 %")
         for v in judge(done):
             print(
-                f"  {v.name:<16} {v.chi_square_p:12.2g} {v.ecdf_p:8.2g}   {v.mean:.3f} ({v.z:+5.1f})   {v.outer:11.3f}"
+                f"  {v.name:<16} {v.chi_square_p:12.2g} {v.ecdf_p:8.2g}   {v.mean:.3f} ({v.z:+5.1f})   {v.outer:13.3f}"
             )
 
 
