@@ -8,7 +8,9 @@ weighted to the multinomial probit with the same kernels, θ unchanged:
     w_s ∝ p_EP(y | θ_s)/p_Laplace(y | θ_s).
 
 Where the weights fail (Pareto k, or too few effective draws: the variance lies too low under Laplace), short chains are
-run under the better evidence, from draws taken in proportion to the weights and with their covariance as metric.
+run under the better evidence, from draws taken in proportion to the weights and with their covariance as metric.  The
+exact evidence is an estimate without a gradient, which no chain can follow: weights that fail there are used, with a
+warning.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, NotConverged, NotPositiveDefinite, warn_user
-from hmcgp.evidence import EP, Laplace, SoftmaxLaplace
+from hmcgp.evidence import EP, Laplace, LatentSampling, SoftmaxLaplace
 from hmcgp.likelihoods import Classes, LabelNoise, Logistic, MultinomialProbit, Probit, Softmax
 from hmcgp.model import Model
 from hmcgp.posterior.evidence_bounds import log_evidence_per_draw
@@ -167,11 +169,20 @@ def _stand_for(gp: Any, sampled: Model, run: Trace, models: list[Model]) -> tupl
     for i, model in enumerate(models):
         log_z = log_evidence_per_draw(model, kept.flat, n_jobs=gp.n_jobs)
         weights = pareto_smoothed(log_z - before)
-        if i == 0 and run.sampler != "jumps" and not trustworthy(weights):
+        followed = run.sampler != "jumps" and not isinstance(model.evidence, LatentSampling)  # which has no gradient
+        if i == 0 and followed and not trustworthy(weights):
             method, kept = "sampled", _sampled_again(gp, model, kept, weights)
             before = _log_evidence_noted(model, kept)
         else:
             kept = _with_weights(model, kept, log_z, weights)
+    if kept.log_weight is not None and not trustworthy(weights):
+        warn_user(
+            f"averages over the draws rest on few of them, {weights.effective:.0f} of {len(kept)} (Pareto k "
+            f"{weights.pareto_k:.2f}): the posterior under {_name(models[-1])} lies elsewhere. Raise draws and "
+            "predict_draws; or, of two classes, fit with evidence='ep', or draw from the exact posterior with "
+            "hmcgp.sample_jointly.",
+            ApproximationWarning,
+        )
     return method, kept, weights
 
 

@@ -86,6 +86,15 @@ def test_where_weights_fail_chains_run_under_the_better_evidence(monkeypatch):
     np.testing.assert_array_equal(again.trace_.draws, gp.trace_.draws)
 
 
+def test_weights_to_the_exact_evidence_that_fail_are_used_with_a_warning(monkeypatch):
+    """No chain can follow an estimate without a gradient."""
+    monkeypatch.setattr(refinement, "MIN_SHARE", 1.0)
+    with pytest.warns(ApproximationWarning, match=r"rest on few of them, \d+ of 40 .* hmcgp.sample_jointly"):
+        gp = fitted(evidence="ep", refine="exact", draws=20, tune=40)
+    assert gp.refinement_.method == "weighted"
+    assert gp.trace_.log_weight is not None
+
+
 def test_weights_need_a_small_k_and_enough_effective_draws():
     equal = np.full(100, -np.log(100.0))
     assert refinement.trustworthy(Weights(equal, 0.5, 60.0))
