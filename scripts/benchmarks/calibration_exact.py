@@ -1,6 +1,6 @@
 """Simulation-based calibration of the exact posteriors: `refine="exact"` and `sample_jointly`, beside Laplace's.
 
-    python -m scripts.benchmarks.calibration_exact                   300 data sets: a quarter of an hour of one core
+    python -m scripts.benchmarks.calibration_exact                   300 data sets: 25 minutes of one core
 
 Hyperparameters, latent values and labels are drawn from the model (probit, 25 rows, two inputs, variance of the latent
 function about 20, where Laplace's approximation is poor), and inferred in three ways from the same labels.  Where
@@ -218,7 +218,7 @@ def picture(results: dict[str, list[Replicate]], path: Path) -> None:
         ax.set_xlabel("rank of the truth / 100")
         style.clean(ax)
     axes[0].set_ylabel("ecdf of ranks − uniform")
-    axes[-1].legend(frameon=False, fontsize=style.TEXT)
+    axes[-1].legend(frameon=False, fontsize=style.SMALL, loc="upper right")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)
     print(path)
