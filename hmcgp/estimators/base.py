@@ -241,6 +241,7 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
                 model = GrowingModel(model, self.trace_.flat)
             new = self._targets.new_rows(model, X, targets, weights, noise_variance)
             self.model_, log_ratios = model.grown(new.X, new.y, new.likelihood)
+            check_interrupt()
             self.trace_, self._targets = reweighted(self.trace_, log_ratios), new.targets
             self._keep_best()
             share = self.trace_.n_effective / len(self.trace_)

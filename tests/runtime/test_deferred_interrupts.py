@@ -200,7 +200,7 @@ def X():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_an_interrupt_after_the_last_draw_keeps_them_all(X, monkeypatch):
     monkeypatch.setattr(diagnostics, "warn", lambda trace, **options: ctrl_c())
-    gp = GPClassifier(**SHORT, progressbar=False)
+    gp = GPClassifier(**SHORT, refine=None, progressbar=False)
     with pytest.warns(InterruptedWarning, match="the fit was interrupted when it was all but done"):
         gp.fit(X, X[:, 0] > 0.0)
     assert (gp.trace_.n_draws, gp.trace_.interrupted) == (5, False)

@@ -143,7 +143,7 @@ class Failing(Gaussian):
 def test_an_error_of_a_chain_comes_back(elsewhere):
     with (
         elsewhere(n_jobs=2),
-        pytest.raises(HmcgpError, match=r"chain 0 failed at draw 18 of warm-up: ZeroDivisionError: oh no"),
+        pytest.raises(HmcgpError, match=r"chain 0 failed at draw 17 of warm-up: ZeroDivisionError: oh no"),
     ):
         sample(Failing(np.zeros(1), np.eye(1)), Metropolis(1e-9), **QUICK)
 
