@@ -27,8 +27,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
-from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import Evidence
+from hmcgp.errors import InvalidInput, NotConverged
 from hmcgp.model import Model
 from hmcgp.posterior.over_draws import GROUP_SIZE, slices
 from hmcgp.posterior.weights import Draws, WeightedDraws
@@ -122,26 +121,7 @@ def log_densities(model: Model, U: Array, *, n_jobs: int | None = None) -> Array
 
 
 def _of_group(model: Model, U: Array) -> Array:
-    """Log densities of a group, each solved warm from the one before, or cold if that fails."""
-    out = np.empty(len(U))
-    start: Array | None = None
-    for s, u in enumerate(U):
-        found = _solved(model, u, start) or (_solved(model, u, None) if start is not None else None)
-        if found is None:
-            out[s] = -np.inf
-        else:
-            out[s], start = found.log_z + model.log_prior(u)[0], found.posterior.start
-    return out
-
-
-def _solved(model: Model, u: Array, start: Array | None) -> Evidence | None:
-    """Evidence at u; None where it cannot be computed, as far from the draws, or θ is rounded to its bounds."""
-    try:
-        with np.errstate(all="ignore"):
-            found = model.posterior(model.constrain(u), start)[1]
-    except (NotConverged, NotPositiveDefinite, InvalidInput):
-        return None
-    return found if np.isfinite(found.log_z) else None
+    return np.array([model.evaluate(u, gradient=False).logdensity for u in U])
 
 
 def _halves(n_draws: int, n_chains: int) -> list[NDArray[np.intp]]:

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from hmcgp import Model, sample
-from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
+from hmcgp.errors import InvalidInput, NotConverged
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian
 from hmcgp.posterior.marginal_evidence import log_densities, log_marginal_evidence
@@ -109,15 +109,10 @@ LOG_Z = -123.4
 def density(logpdf):
     """Model with a given normalised log density times exp(LOG_Z)."""
 
-    def posterior(u, start=None):
-        value = float(logpdf(u))
-        if not np.isfinite(value):
-            raise NotPositiveDefinite("beyond the support.")
-        return None, SimpleNamespace(log_z=LOG_Z + value, posterior=SimpleNamespace(start=None))
+    def evaluate(u, carry=None, gradient=True):
+        return SimpleNamespace(logdensity=LOG_Z + float(logpdf(u)))
 
-    return SimpleNamespace(
-        posterior=posterior, unconstrain=np.asarray, constrain=np.asarray, log_prior=lambda u: (0.0, np.zeros_like(u))
-    )
+    return SimpleNamespace(evaluate=evaluate, unconstrain=np.asarray, constrain=np.asarray)
 
 
 def chains_of_normals(rng, n_chains, n_draws, p, correlation):
