@@ -71,7 +71,10 @@ def run_tasks(calls: Calls, n_jobs: int, stop: StopFlag | None = None) -> list[A
         work = _Work(StopFlag() if stop is None else stop)
         if n_jobs == 1 and not cluster:
             with working_for(work.stop), single_blas_thread():
-                return [function(*arguments) for function, arguments in calls]
+                results: list[Any] = []  # a loop, not a comprehension: one frame less in every traceback
+                for function, arguments in calls:
+                    results.append(function(*arguments))
+                return results
         tasks = [_Call(function, arguments, work) for function, arguments in calls]
         return _run_on_cluster(tasks, backend) if cluster else work.run(tasks, n_jobs)
 

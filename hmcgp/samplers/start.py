@@ -55,11 +55,13 @@ def evaluate_candidates(density: LogDensity, positions: Array) -> list[Candidate
 def find_start(density: LogDensity, rng: np.random.Generator, start: Array | None = None) -> State:
     """Return the state at the user's position, or at the first candidate that is not far below the others."""
     if start is None:
-        candidates = evaluate_candidates(density, draw_positions(density, rng))
-        floor = max(candidate.logdensity for candidate in candidates) - density.n_dim - SLACK
-        for position, logdensity, carry in candidates:
-            if logdensity > -inf and logdensity >= floor:
-                state = init(density, position, carry)
+        candidates = []
+        for position in draw_positions(density, rng):
+            candidates.append(evaluate(density, position, gradient=False)[0])
+        floor = max(state.logdensity for state in candidates) - density.n_dim - SLACK
+        for candidate in candidates:
+            if candidate.logdensity > -inf and candidate.logdensity >= floor:
+                state = init(density, candidate.position, candidate.carry)
                 if state.logdensity > -inf:  # else the gradient failed where the value did not
                     return state
     return first_start(density, rng, start)

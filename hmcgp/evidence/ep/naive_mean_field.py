@@ -8,6 +8,7 @@ from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.log_evidence import evidence_at_solution, flip_derivative
 from hmcgp.evidence.ep.site_algebra import posterior_covariance, pseudo_target_precision
 from hmcgp.evidence.ep.tap import iterate_tap, mean_residual, solve_means
+from hmcgp.evidence.newton import copy
 from hmcgp.evidence.rounding import LOST_NATS
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled
@@ -30,6 +31,13 @@ def _error_of_log_z(K: Array, state: Array, residual: float) -> float:
 
 
 @compiled
+def _clip_precisions(state: Array) -> None:
+    """Put negative precisions of sites to 0."""
+    for i in range(state.shape[1]):
+        state[site.PRECISION, i] = max(state[site.PRECISION, i], 0.0)
+
+
+@compiled
 def _iterate_naive(
     K: Array, y: Array, kind: int, flip: float, tol: float, max_iter: int, work: Array, S: Array, state: Array,
     order: Array,
@@ -45,8 +53,7 @@ def _iterate_naive(
         if not proper:
             if state[site.PRECISION].min() >= 0.0:
                 return NOT_POSITIVE_DEFINITE, n_factor, residual, log_det
-            for i in range(n):  # another direction, which the line search judges
-                state[site.PRECISION, i] = max(state[site.PRECISION, i], 0.0)
+            _clip_precisions(state)  # another direction, which the line search judges
             posterior_covariance(K, state[site.PRECISION], order, work, S)
         if n_factor == 1:
             site.mean_from_sites(S, state)
@@ -61,8 +68,7 @@ def _iterate_naive(
                 break  # no step leads down
             last = residual
             solve_means(y, kind, flip, S, state, 0.1 * min(residual, 1.0) * residual)
-        for i in range(n):
-            state[site.PRECISION, i] = state[site.MATCHED_PRECISION, i]
+        copy(state[site.MATCHED_PRECISION], state[site.PRECISION])
         if solved and n_factor < max_iter:
             proper, log_det = posterior_covariance(K, state[site.PRECISION], order, work, S)  # what predictions need
             sound = proper and _error_of_log_z(K, state, residual) <= LOST_NATS

@@ -20,7 +20,7 @@ from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.checks import check_count, check_flag, lowered, name_among, refuse_class
 from hmcgp.runtime.interrupts import Deadline, Stopped, deferred_interrupts, take_interrupt
 from hmcgp.runtime.memory import check_memory
-from hmcgp.runtime.parallel import resolve_n_jobs
+from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks, shares_memory
 from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.chains.assembly import assemble
@@ -29,7 +29,7 @@ from hmcgp.samplers.chains.checkpoint import Checkpoint
 from hmcgp.samplers.chains.forecast import forecast
 from hmcgp.samplers.chains.progress import Progress
 from hmcgp.samplers.chains.record import Record, Snapshot
-from hmcgp.samplers.chains.workers import WorkersLost, run_chains
+from hmcgp.samplers.chains.workers import WorkersLost, run_in_rounds, share_chains
 from hmcgp.samplers.hmc import HMC
 from hmcgp.samplers.metropolis import Metropolis
 from hmcgp.samplers.nuts import NUTS
@@ -122,7 +122,11 @@ def sample(
                 if progressbar:
                     print(outlook, file=sys.stderr, flush=True)
             with Recording(run, store, progressbar=progressbar) as recording:
-                run_chains(run, recording.tick)
+                # until all are finished or stopped; draws and errors are written to their records
+                if shares_memory():
+                    run_tasks([(share_chains(run, recording.tick), ())] * run.n_workers, run.n_workers, run.stop)
+                else:
+                    run_in_rounds(run, recording.tick)
         if store is not None and store.error is not None:
             warn_user(f"the checkpoint could not be written: {store.error}.", CheckpointWarning)
         return assemble(run, recording.seconds, recording.failure, max_time, None if store is None else store.path)

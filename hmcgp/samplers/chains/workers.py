@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hmcgp.errors import HmcgpError
 from hmcgp.runtime.interrupts import Deadline, deferred_interrupts, working_for
-from hmcgp.runtime.parallel import run_tasks, shares_memory
+from hmcgp.runtime.parallel import run_tasks
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.chains.chain import ChainTask, Run, run_chain
 from hmcgp.samplers.chains.record import Record, Snapshot
@@ -31,19 +31,7 @@ TURN = 0.5  # seconds for which a thread runs a chain before it takes the next
 FIRST_ROUND, ROUND = 1.0, 5.0  # seconds of a round: the first one short, to show progress soon
 
 
-def run_chains(run: Run, tick: Callable[[], None]) -> None:
-    """Run chains until all are finished or stopped; draws and errors are written to their records.
-
-    `tick` is called after each draw, or each round.  Raises `WorkersLost` if processes died or could not be given their
-    work; the records then hold the rounds before.
-    """
-    if shares_memory():
-        run_tasks([(_share_chains(run, tick), ())] * run.n_workers, run.n_workers, run.stop)
-    else:
-        _run_in_rounds(run, tick)
-
-
-def _share_chains(run: Run, tick: Callable[[], None]) -> Callable[[], None]:
+def share_chains(run: Run, tick: Callable[[], None]) -> Callable[[], None]:
     """Return the function that every thread runs; with fewer threads than chains, chains take turns."""
     waiting = deque(chain for chain in zip(run.tasks, run.records, strict=True) if not chain[1].finished)
     seconds = TURN if len(waiting) > run.n_workers else inf
@@ -61,8 +49,11 @@ def _share_chains(run: Run, tick: Callable[[], None]) -> Callable[[], None]:
     return take_turns
 
 
-def _run_in_rounds(run: Run, tick: Callable[[], None]) -> None:
-    """Run chains on the workers of `joblib.parallel_config`."""
+def run_in_rounds(run: Run, tick: Callable[[], None]) -> None:
+    """Run chains on the workers of `joblib.parallel_config`; `tick` is called after each round.
+
+    Raises `WorkersLost` if processes died or could not be given their work; the records then hold the rounds before.
+    """
     seconds = FIRST_ROUND
     while not (run.stop.is_set() or run.finished):
         chains = [chain for chain in zip(run.tasks, run.records, strict=True) if not chain[1].finished]
