@@ -171,7 +171,7 @@ def _twice(model: Model, u: Any, first: Any) -> str:
     shift = [np.empty(size) for size in (1, 3, 5)]  # noqa: F841  moves what is allocated next
     again = model.evaluate(np.concatenate([[0.0], u])[1:])
     same = again.logdensity == first.logdensity and np.array_equal(again.grad, first.grad)
-    difference = np.max(np.abs(again.grad - first.grad))
+    difference = np.max(np.abs(again.grad - first.grad), initial=0.0)  # there may be no hyperparameters
     values = f"{again.logdensity!r} and {first.logdensity!r}"
     return "" if same else f"two evaluations differ: {values}, gradients by {difference:.1e}"
 
@@ -233,7 +233,7 @@ def _differences(model: Model, u: Any, grad: Any, rng: np.random.Generator) -> s
     if answer.failure or answer.grad is None:
         return f"evaluate has an answer, and the evidence has not ({answer.failure}{answer.wrong})"
     answer = answer._replace(grad=grad - model.log_prior(u)[1])
-    if np.abs(answer.grad).max() > STEEP or _jumps(model, u, direction, answer):
+    if not u.size or np.abs(answer.grad).max() > STEEP or _jumps(model, u, direction, answer):
         return ""
     error = stress.gradient_error(model, u, direction, answer, (*STEPS, *FINE_STEPS))
     scale = max(abs(float(answer.grad @ direction)), 1e-3 * abs(answer.log_z))

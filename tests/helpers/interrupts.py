@@ -140,8 +140,8 @@ class Work:
 
 
 def value(result):
-    """An array by which results are compared: of an estimator, its draws."""
-    return np.asarray(result.trace_.unconstrained if hasattr(result, "trace_") else result).copy()
+    """An array by which results are compared: of an estimator, the draws of its chains."""
+    return np.asarray(result.sampling_trace_.unconstrained if hasattr(result, "trace_") else result).copy()
 
 
 def strike(striker, call, gp, aim, whole):
