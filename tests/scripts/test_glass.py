@@ -68,8 +68,11 @@ def test_differences_are_paired_by_row_on_the_repeats_that_both_have():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The least populated class", "ignore:2 of 19. rows repeat")
 def test_glass_by_map():
-    """Theirs was 23.3 %; on folds of our own 23.4 % where the search began at five random positions, and 26.2 % where it
-    begins at the best of many, and finds a mode that is 3 nats higher: the most probable is not the best."""
+    """Theirs was 23.3 %.
+
+    On folds of our own 23.4 % where the search began at five random positions, and 26.2 % where it begins at the best
+    of many, and finds a mode that is 3 nats higher: the most probable is not the best.
+    """
     X, y = DATA["glass"](return_X_y=True)
     y = np.asarray(y).astype(str)
     score = cross_validate(methods(X.shape[1], 6, 0, 10)["MAP"], X, y, repeats=1, folds=10)
