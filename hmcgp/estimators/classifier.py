@@ -115,7 +115,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     Williams & Barber (1998) give each hyperparameters of its own.  Log loss by cross-validation (5 folds; glass: 10),
     "map", one default kernel for all classes and one for each: iris 0.235 and 0.189, wine 0.249 and 0.188, thyroid
     0.207 and 0.156, glass 0.964 and 0.743 (errors 28.5 and 23.4 %; on the others they differ by one row at most), all
-    by the search of 0.1 and with `refine=None`.  C (d + 1) hyperparameters take longer: give one kernel where C and d are large.
+    by the search of 0.1 and with `refine=None`.  C (d + 1) hyperparameters take longer: give one kernel where C and d
+    are large.
 
     Examples
     --------
