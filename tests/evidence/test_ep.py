@@ -328,7 +328,7 @@ def test_cavities_of_ep_and_of_laplace_resemble_each_other():
 @pytest.mark.parametrize("scale", [1e16, 1e20])
 def test_a_naive_mean_field_that_rounding_eats_is_no_answer(scale):
     """Contradicting labels: terms of 1e16 nats and more cancel, and log Z was a whole number of half nats."""
-    with pytest.raises(NotConverged):
+    with pytest.raises((NotConverged, NotPositiveDefinite)):  # whichever the processor meets first
         NaiveMeanField()(scale * np.ones((2, 2)), np.array([1.0, -1.0]), Probit())
 
 
