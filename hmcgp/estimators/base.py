@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -23,7 +22,6 @@ from hmcgp.estimators.settings import check_settings, validated
 from hmcgp.estimators.table import Inputs, Targets, TrainingTable
 from hmcgp.estimators.weights import drop_zero_weight_rows
 from hmcgp.evidence import EvidenceProvider
-from hmcgp.kernels import Parameter
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import GrowingModel, Model
 from hmcgp.optimize import find_map, find_modes
@@ -35,6 +33,7 @@ from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import JumpingHMC, Sampler, Trace, sample
 from hmcgp.samplers.chains.checkpoint import checkpoint_path
+from hmcgp.samplers.single_draw import FIXED
 
 REFIT_BELOW = 0.5  # effective share of the draws after `append`
 
@@ -93,7 +92,7 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
         sample_weight : array-like of shape (n,), optional
             Numbers >= 0 that multiply the log likelihoods of the rows: 2 is the same as the row twice, 0 as without it
             (in `loo` and wherever rows come back, too).  They are not normalised.  They count in the standardisation as
-            well.  A multinomial probit takes none.
+            well.  A multinomial probit takes whole numbers.
 
         Returns
         -------
@@ -132,7 +131,7 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
             self.sampling_trace_ = self.trace_ = self._sample(
                 sampler, None if self.checkpoint is None else table.identity()
             )
-            if self.trace_.sampler not in ("map", "fixed"):
+            if self.trace_.sampler not in ("map", FIXED):
                 diagnostics.warn(self.trace_, standardized=bool(self.standardize))
             self.refinement_ = None
             if models:
@@ -183,14 +182,16 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
                     ApproximationWarning,
                 )
             return point_trace(optimum, time.perf_counter() - begin)
-        if sampler == "jumps" and self.model_.n_dim > 0:
+        if sampler == "jumps" and self.model_.n_dim == 0:
+            sampler = "hmc"  # nothing to jump between
+        elif sampler == "jumps":
             seed = 0 if self.random_state is None else self.random_state  # a run resumed must find the same modes
             if self.checkpoint is not None:
                 checkpoint_path(self.checkpoint)
             sampler = JumpingHMC(modes=find_modes(self.model_, random_state=seed, n_jobs=self.n_jobs))
         return sample(
             self.model_ if identity is None else self.model_.with_identity(identity),
-            "hmc" if sampler == "jumps" else sampler,  # no parameters: nothing to jump between
+            sampler,
             draws=self.draws,
             tune=self.tune,
             chains=self.chains,
@@ -244,7 +245,7 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
             check_interrupt()
             self.trace_, self._targets = reweighted(self.trace_, log_ratios), new.targets
             self._keep_best()
-            share = self.trace_.n_effective / len(self.trace_)
+            share = self.trace_.n_effective / (len(self.trace_) * self._share_at_fit())
             if share < REFIT_BELOW:
                 warn_user(
                     f"the rows appended since the fit leave {100 * share:.0f} % of the draws of the hyperparameters "
@@ -253,6 +254,11 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
                     ApproximationWarning,
                 )
         return self
+
+    def _share_at_fit(self) -> float:
+        """Share of the draws that were effective before rows were appended."""
+        found = self.refinement_
+        return 1.0 if found is None or found.method != "weighted" else found.effective / found.n_draws
 
     def _scaled(self, X: Any) -> Array:
         """Validated new inputs on the scale of the model."""
@@ -263,25 +269,6 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = self._targets.layout.prediction_inputs(self._scaled(X))
         return self.model_, self._kept_draws(), X
-
-    # -- looking at it -----------------------------------------------------------------------------------------------
-
-    def _kept_draws(self) -> WeightedDraws:
-        """The draws that everything after the fit averages over."""
-        check_is_fitted(self)
-        kept = self.trace_.thinned(self.predict_draws)
-        return WeightedDraws(kept.flat, kept.weight)
-
-    @property
-    def parameters_(self) -> list[Parameter]:
-        """The free hyperparameters with their priors, in the order of the columns of the trace."""
-        check_is_fitted(self)
-        return self.model_.parameters
-
-    def summary(self) -> pd.DataFrame:
-        """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter."""
-        check_is_fitted(self)
-        return diagnostics.summary(self.trace_)
 
     # -- keeping it --------------------------------------------------------------------------------------------------
 

@@ -48,12 +48,12 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         six.
     refine : {"auto", "ep", "exact"} or None, default="auto"
         How the draws come to stand for a better evidence than the one that was sampled.  "auto": draws under "laplace"
-        are weighted to expectation propagation, which also makes the predictions, for a few percent more time; with
+        are weighted to expectation propagation, which also makes the predictions, for about a fifth more time; with
         more than two classes, to the multinomial probit by expectation propagation, whose probabilities are then
         reported (ask for likelihood="softmax" to stay with the softmax).  Where the weights fail, short chains are run
-        under the better evidence instead; `refinement_` tells.  Other evidences are left alone.  "ep" does so from any
-        evidence; "exact", for two classes, goes on to the exact posterior by importance sampling of the latent values.
-        None: averages under `evidence`, as in Barber & Williams (1997).
+        under the better evidence instead, for about half as much time again; `refinement_` tells.  Other evidences are
+        left alone.  "ep" does so from any evidence; "exact", for two classes, goes on to the exact posterior by
+        importance sampling of the latent values.  None: averages under `evidence`, as in Barber & Williams (1997).
     sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc",
         which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.  "jumps" is

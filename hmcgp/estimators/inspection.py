@@ -10,11 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from hmcgp.estimators import export
 from hmcgp.estimators.table import Targets
+from hmcgp.kernels import Parameter
 from hmcgp.model import Model
 from hmcgp.model.model import Theta
 from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import marginal_evidence
 from hmcgp.posterior.weights import WeightedDraws
+from hmcgp.reporting import diagnostics
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Trace
@@ -25,15 +27,27 @@ class Inspection:
 
     model_: Model
     trace_: Trace
+    predict_draws: int | None
     n_jobs: int | None
     _targets: Targets
     _best: Array
 
     def _kept_draws(self) -> WeightedDraws:
-        raise NotImplementedError
+        """The draws that everything after the fit averages over."""
+        check_is_fitted(self)
+        kept = self.trace_.thinned(self.predict_draws)
+        return WeightedDraws(kept.flat, kept.weight)
+
+    @property
+    def parameters_(self) -> list[Parameter]:
+        """The free hyperparameters with their priors, in the order of the columns of the trace."""
+        check_is_fitted(self)
+        return self.model_.parameters
 
     def summary(self) -> pd.DataFrame:
-        raise NotImplementedError
+        """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter."""
+        check_is_fitted(self)
+        return diagnostics.summary(self.trace_)
 
     def log_marginal_likelihood(self, theta: Theta | None = None, eval_gradient: bool = False) -> Any:
         """Log evidence of the training labels at given hyperparameters.
@@ -50,11 +64,11 @@ class Inspection:
         -------
         log_z : float
         grad : ndarray of shape (p,)
-            Only with `eval_gradient`.
+            Only with `eval_gradient`; after refine="exact" there is none.
         """
         check_is_fitted(self)
-        log_z, grad = self.model_.log_evidence(self._best if theta is None else theta)
-        return (log_z, grad) if eval_gradient else log_z
+        theta = self._best if theta is None else theta
+        return self.model_.log_evidence(theta) if eval_gradient else self.model_.posterior(theta)[1].log_z
 
     def loo(self) -> leaving_out.LeaveOneOut:
         """How well each training row is predicted by all others, without refitting.

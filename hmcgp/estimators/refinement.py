@@ -26,13 +26,12 @@ from hmcgp.evidence import EP, Laplace, LatentSampling, SoftmaxLaplace
 from hmcgp.likelihoods import Classes, LabelNoise, Logistic, MultinomialProbit, Probit, Softmax
 from hmcgp.model import Model
 from hmcgp.posterior.evidence_bounds import log_evidence_per_draw
-from hmcgp.posterior.weights import Weights, pareto_smoothed, resampled
+from hmcgp.posterior.weights import K_LIMIT, Weights, pareto_smoothed, resampled
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.random import spawn_generators
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import HMC, Trace, sample
 
-K_MAX = 0.7  # Pareto k up to which weights are used
 MIN_SHARE = 0.25  # of the draws that the weights must leave effective
 MAX_COPIES = 3  # mean weight of rows of several classes, which the multinomial probit takes as copies
 TUNE = 60  # warm-up draws of chains that start from weighted draws
@@ -198,7 +197,7 @@ def reweighted(trace: Trace, log_ratios: Array) -> Trace:
 
 def trustworthy(weights: Weights) -> bool:
     """Whether averages with these weights can be relied on: k and the effective number, together."""
-    return weights.pareto_k < K_MAX and weights.effective >= MIN_SHARE * len(weights.log_weight)
+    return weights.pareto_k < K_LIMIT and weights.effective >= MIN_SHARE * len(weights.log_weight)
 
 
 def _name(model: Model) -> str:

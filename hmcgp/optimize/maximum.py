@@ -42,7 +42,7 @@ from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import State, Work, init
 from hmcgp.samplers.single_draw import single_draw
-from hmcgp.samplers.start import Candidate, first_start
+from hmcgp.samplers.start import first_start
 from hmcgp.samplers.trace import Trace
 
 GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum
@@ -157,7 +157,7 @@ def climb_from_starts(
     n_jobs: int | None,
     start: Array | None = None,
     maxiter: int | None = None,
-) -> tuple[list[Optimum], list[Candidate]]:
+) -> tuple[list[Optimum], list[State]]:
     """Return the end of a search from each start, and the candidates for these (arguments as of `find_map`)."""
     climb, default = _METHODS[method]
     maxiter = default if maxiter is None else maxiter
@@ -171,7 +171,7 @@ def climb_from_starts(
     check_memory(density, n_workers)
     first, *rngs = spawn_generators(random_state, 1 + n_restarts)
     starts = [] if start is None else [first_start(density, first, np.asarray(start, dtype=float))]
-    candidates: list[Candidate] = []
+    candidates: list[State] = []
     if len(starts) < n_restarts:
         candidates = scout(density, first, n_workers)
         starts += highest_apart(density, candidates, min(n_restarts, SCOUTED) - len(starts))
@@ -285,7 +285,7 @@ _METHODS: dict[str, tuple[Callable[..., Optimum], int]] = {
 }  # with the default number of iterations
 
 
-def _best(density: LogDensity, optima: list[Optimum], candidates: list[Candidate]) -> MapResult:
+def _best(density: LogDensity, optima: list[Optimum], candidates: list[State]) -> MapResult:
     """Return the highest optimum, refined where its search ended before its last iteration."""
     optima = list(optima)
     top = max(candidates, key=lambda candidate: candidate.logdensity, default=None)

@@ -9,19 +9,19 @@ import numpy as np
 from hmcgp.numerics.density import LogDensity
 from hmcgp.runtime.parallel import run_tasks
 from hmcgp.samplers.integrators import State, init
-from hmcgp.samplers.start import Candidate, draw_positions, evaluate_candidates
+from hmcgp.samplers.start import draw_positions, evaluate_candidates
 
 APART = 0.5  # least root mean square distance between two starts, in interquartile ranges of the candidates
 
 
-def scout(density: LogDensity, rng: np.random.Generator, n_workers: int) -> list[Candidate]:
+def scout(density: LogDensity, rng: np.random.Generator, n_workers: int) -> list[State]:
     """Return candidates with their log densities, in the same order whatever the number of workers."""
     parts = np.array_split(draw_positions(density, rng), n_workers)
     found = run_tasks([(evaluate_candidates, (density, part)) for part in parts], n_workers)
     return [candidate for part in found for candidate in part]
 
 
-def highest_apart(density: LogDensity, candidates: list[Candidate], count: int) -> list[State]:
+def highest_apart(density: LogDensity, candidates: list[State], count: int) -> list[State]:
     """Return the states at the highest candidates that are well apart, at most `count`."""
     states: list[State] = []
     lower, upper = np.quantile([c.position for c in candidates], [0.25, 0.75], axis=0)

@@ -74,7 +74,7 @@ def audit(
     Notes
     -----
     Processor time of a draw is that of `evidence.LatentSampling`, about 0.02, 0.04, 0.14 and 0.4 s for 80, 200, 500 and
-    1000 rows, up to five times as much where the posterior is far from Gaussian, and 0.2 ms for each row of X.
+    1000 rows, up to five times as much where the posterior is far from Gaussian, and 0.2 to 0.4 ms for each row of X.
     """
     exact = LatentSampling() if exact is None else exact
     _check(model, exact)

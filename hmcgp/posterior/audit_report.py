@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.evidence import EP, TAP
+from hmcgp.posterior.weights import K_LIMIT
 from hmcgp.runtime.typing import Array
 
-K_LIMIT = 0.7  # of Pareto tails, inner and outer
 SE_LIMIT, SE_EVEN = 0.3, 0.02  # standard errors of log Z: too large; so small that a heavy tail does not matter
 UNSURE_LIMIT = 0.1  # share of draws whose exact evidence may be in doubt
 LEAST_EFFECTIVE = 10.0  # draws that must carry the weights

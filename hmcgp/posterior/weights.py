@@ -17,8 +17,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hmcgp.numerics.weighted import effective_number
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
+
+K_LIMIT = 0.7  # Pareto k up to which averages are reliable
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +65,7 @@ class Weights(NamedTuple):
     """Normalised weights of draws, and whether to trust them."""
 
     log_weight: Array  # (S,), of which the exponentials sum to 1
-    pareto_k: float  # shape of the tail; averages are reliable below 0.7
+    pareto_k: float  # shape of the tail; averages are reliable up to K_LIMIT
     effective: float  # (Σw)²/Σw²
 
 
@@ -80,13 +83,7 @@ def pareto_smoothed(log_ratios: Array, r_eff: float = 1.0) -> Weights:
     log_weight = np.full(len(log_ratios), -np.inf)
     smoothed, k = arviz_compat.psis(log_ratios[None, possible], r_eff)
     log_weight[possible] = smoothed[0]
-    return Weights(log_weight, float(k[0]), effective_number(log_weight))
-
-
-def effective_number(log_weight: Array) -> float:
-    """Return (Σw)²/Σw², the number of equal draws that tell as much."""
-    w = np.exp(log_weight - log_weight.max())
-    return float(w.sum() ** 2 / np.sum(w * w))
+    return Weights(log_weight, float(k[0]), effective_number(np.exp(log_weight)))
 
 
 def resampled(weight: Array) -> NDArray[np.intp]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hmcgp.numerics.quantiles import weighted_quantile
+from hmcgp.numerics.weighted import weighted_quantile
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.trace import Trace

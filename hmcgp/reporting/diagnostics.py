@@ -14,7 +14,7 @@ import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
-from hmcgp.numerics.quantiles import weighted_quantile
+from hmcgp.numerics.weighted import weighted_quantile
 from hmcgp.reporting import findings
 from hmcgp.reporting.convergence import bfmi, ess, mcse_mean, rhat, weighted_ess
 from hmcgp.reporting.findings import SOLVER_KINDS, Finding

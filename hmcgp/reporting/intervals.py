@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hmcgp.numerics.quantiles import weighted_quantile
+from hmcgp.numerics.weighted import weighted_quantile
 from hmcgp.runtime.typing import Array
 
 

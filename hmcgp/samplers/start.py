@@ -14,7 +14,6 @@ the starts of chains remain wider apart than the density is.
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,14 +29,6 @@ STRETCH = 3.0  # how much farther
 SLACK = 10.0  # nats
 
 
-class Candidate(NamedTuple):
-    """A position with its log density."""
-
-    position: Array  # (n_dim,)
-    logdensity: float
-    carry: object
-
-
 def draw_positions(density: LogDensity, rng: np.random.Generator) -> Array:
     """Return positions of candidates: draws by `density.initial`, then stretched ones, of shape (128, n_dim)."""
     drawn = np.array([density.initial(rng) for _ in range(DRAWN + STRETCHED)], dtype=float)
@@ -46,10 +37,9 @@ def draw_positions(density: LogDensity, rng: np.random.Generator) -> Array:
     return drawn
 
 
-def evaluate_candidates(density: LogDensity, positions: Array) -> list[Candidate]:
-    """Return candidates at given positions."""
-    states = [evaluate(density, u, gradient=False)[0] for u in positions]
-    return [Candidate(state.position, state.logdensity, state.carry) for state in states]
+def evaluate_candidates(density: LogDensity, positions: Array) -> list[State]:
+    """Return the states at given positions, without gradients."""
+    return [evaluate(density, u, gradient=False)[0] for u in positions]
 
 
 def find_start(density: LogDensity, rng: np.random.Generator, start: Array | None = None) -> State:

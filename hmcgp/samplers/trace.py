@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from hmcgp.numerics.weighted import effective_number
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import State
 
@@ -172,8 +173,7 @@ class Trace:
     @property
     def n_effective(self) -> float:
         """Effective number of the weights, (Σw)²/Σw²: at most that of the draws."""
-        w = self.weight
-        return float(w.sum() ** 2 / np.sum(w * w))
+        return effective_number(self.weight)
 
     def thinned(self, n_max: int | None) -> Trace:
         """At most n_max draws, evenly spaced in every chain (one each of the first, if few); None: all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -196,6 +197,24 @@ def test_rows_appended_multiply_the_weights(gp, tmp_path):
     smaller = log_evidence_per_draw(gp.model_, gp.trace_.flat)
     expected = pareto_smoothed(gp.trace_.log_weight.ravel() + larger - smaller)
     np.testing.assert_allclose(np.sort(more.trace_.log_weight, axis=None), np.sort(expected.log_weight), atol=1e-5)
+
+
+def test_appended_rows_are_not_blamed_for_the_weights_of_the_fit():
+    gp = fitted()
+    log_weight = 1.3 * np.random.default_rng(0).normal(size=gp.trace_.draws.shape[:2])
+    log_weight -= np.logaddexp.reduce(log_weight, axis=None)
+    gp.trace_ = replace(gp.trace_, log_weight=log_weight)
+    gp.refinement_ = replace(gp.refinement_, effective=gp.trace_.n_effective)
+    assert gp.trace_.n_effective < 0.4 * len(gp.trace_)
+    gp.append(X[TRAIN[:1]], Y[TRAIN[:1]])  # a copy tells nothing new, and nobody warns
+
+
+def test_the_exact_evidence_has_a_value_and_no_gradient():
+    gp = fitted(refine="exact")
+    estimate = gp.model_.posterior(gp._best)[1]
+    assert gp.log_marginal_likelihood() == estimate.log_z
+    with pytest.raises(InvalidInput, match="no gradient to follow"):
+        gp.log_marginal_likelihood(eval_gradient=True)
 
 
 def test_a_regressor_has_nothing_to_refine():

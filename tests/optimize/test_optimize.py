@@ -18,7 +18,7 @@ from hmcgp.priors import InverseGamma
 from hmcgp.runtime import parallel
 from hmcgp.samplers import Evaluation
 from hmcgp.samplers.integrators import init
-from hmcgp.samplers.start import DRAWN, STRETCHED, Candidate, find_start, first_start
+from hmcgp.samplers.start import DRAWN, STRETCHED, find_start, first_start
 from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
 
 
@@ -291,7 +291,7 @@ def test_a_result_below_a_position_that_was_seen_is_not_converged():
     """A search by steps that lead down ends at a lower maximum: the highest candidate is climbed too."""
     density = TwoHills()
     low = maximum.Optimum(init(density, np.array([-4.0])), 1)
-    seen = [Candidate(np.array([3.5]), density.evaluate(np.array([3.5])).logdensity, None)]
+    seen = [init(density, np.array([3.5]))]
     result = maximum._best(density, [low], seen)
     np.testing.assert_allclose(result.position, 4.0, atol=1e-3)
     assert result.converged

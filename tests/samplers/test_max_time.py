@@ -32,7 +32,7 @@ def test_stops_in_time_with_what_there_is(n_jobs):
     with pytest.warns(InterruptedWarning, match="stopped by max_time = 2 s: .* of 100000 draws were kept") as caught:
         trace = sample(Slow(1e-3), Metropolis(1.0), **(QUICK | {"draws": 100_000}), n_jobs=n_jobs, max_time=2)
     elapsed = time.monotonic() - begin
-    assert 1.9 < elapsed < 4.0
+    assert 1.9 < elapsed < 30.0  # the whole run would take 100 seconds or more
     assert trace.interrupted
     assert trace.n_chains == 4  # chains take turns, so all of them have come equally far
     assert len(caught) == 1
@@ -46,7 +46,7 @@ def test_does_not_wait_for_the_end_of_a_trajectory(tmp_path):
     options = QUICK | {"max_time": 0.3, "checkpoint": tmp_path / "run.nc"}  # without which it would not begin
     with pytest.raises(HmcgpError, match=r"max_time = 0.3 s, at draw 0 of 40 of warm-up: there are no draws to keep"):
         sample(Slow(5e-3), HMC(step_size=1e-3, n_steps=10_000), **options)
-    assert time.monotonic() - begin < 3.0  # a trajectory would take 50 seconds
+    assert time.monotonic() - begin < 25.0  # a trajectory would take 50 seconds
 
 
 def test_enough_time_changes_nothing():
@@ -66,9 +66,10 @@ def test_forecast(capsys):
     seconds, milliseconds = float(found[1]), float(found[2])
     assert milliseconds >= 2.0
     assert seconds == pytest.approx(80 * 1e-3 * milliseconds / 2, rel=0.06)  # two digits are printed
-    with pytest.warns(InterruptedWarning, match="of 10000 draws were kept"):
-        sample(Slow(2e-3), Metropolis(1.0), **(options | {"draws": 10_000, "tune": 0}), max_time=0.3)
-    assert re.search(r"max_time = 0.3 s will end it after about [0-3]% of them", capsys.readouterr().err)
+    with pytest.warns(InterruptedWarning, match="of 100000 draws were kept"):
+        # long enough for a first draw even on a machine that stands still for a while
+        sample(Slow(2e-3), Metropolis(1.0), **(options | {"draws": 100_000, "tune": 0}), max_time=4)
+    assert re.search(r"max_time = 4 s will end it after about [0-3]% of them", capsys.readouterr().err)
     sample(correlated_gaussian(), "hmc", **QUICK, max_time=100)
     assert capsys.readouterr().err == ""
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hmcgp.numerics.quantiles import weighted_quantile
+from hmcgp.numerics.weighted import weighted_quantile
 
 X = np.random.default_rng(0).normal(size=(201, 2, 3))
 Q = np.array([0.0, 0.05, 0.5, 0.95, 1.0])

@@ -1,4 +1,4 @@
-"""Quantiles of weighted values."""
+"""Quantiles of weighted values, and how many the weights leave."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hmcgp.runtime.typing import Array
+
+
+def effective_number(weight: Array) -> float:
+    """Return (Σw)²/Σw², the number of values of equal weight that tell as much."""
+    return float(weight.sum() ** 2 / np.sum(weight * weight))
 
 
 def weighted_quantile(x: Array, q: ArrayLike, weight: Array | None = None) -> Any:
