@@ -243,6 +243,10 @@ class Provider(ABC):
                 return self._solve(K, y, likelihood, start, gradient)
             except (NotConverged, NotPositiveDefinite):
                 pass  # a density that is -inf only for those who come from there is none
+        return self._solve_cold(K, y, likelihood, gradient)
+
+    def _solve_cold(self, K: Array, y: Array, likelihood: Likelihood, gradient: bool) -> Evidence:
+        """Evidence without a start from nearby; where that is best approached in steps, a provider overrides it."""
         return self._solve(K, y, likelihood, None, gradient)
 
     @abstractmethod

@@ -233,6 +233,15 @@ def test_the_others_are_right_or_refuse(provider, likelihood, length_scale):
     assert refused == 0
 
 
+@pytest.mark.parametrize("provider", [EP(), TAP()], ids=str)
+def test_rounding_does_not_choose_between_solutions(provider):
+    """Without a start, label noise under a wide prior ended in either of two solutions, 6 nats apart."""
+    X, y = PROBLEMS["separable"](*classification_problem(24, 2, seed=2)[:2])
+    K = squared_exponential(X, 1.0, 1e4)
+    values = [provider(v * K, y, LabelNoise(0.05)).log_z for v in 1e3 * np.exp(np.linspace(-1e-3, 1e-3, 17))]
+    np.testing.assert_allclose(values, values[0], atol=2e-3)  # half of the change of log variance
+
+
 @pytest.mark.parametrize("provider", [EP(), EP(sweeps="sequential"), TAP(), NaiveMeanField()], ids=str)
 def test_what_is_no_covariance_is_a_typed_error(provider):
     y = np.array([1.0, -1.0, 1.0])

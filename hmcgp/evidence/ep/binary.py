@@ -18,12 +18,13 @@ A site may be negative, w_i < 0, where the likelihood is not log-concave (label 
 Latent predictions: mean k'x, variance k** - k'Rk.  The cavity is the leave-one-out prediction of f_i.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from hmcgp.errors import InvalidInput
+from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence.base import Evidence, SiteProvider
 from hmcgp.evidence.ep import double_loop as double
 from hmcgp.evidence.ep import sweeps as core
@@ -33,6 +34,8 @@ from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.typing import Array
 
+_STEP_OF_VARIANCE = 10.0  # factor between the prior variances by which a solution is approached
+_MAX_VARIANCE = 1e10  # beyond which rounding leaves little of an answer
 _DOUBLE = 3  # the double loop may make so many times max_iter factorisations
 
 
@@ -107,8 +110,30 @@ def site_evidence(
     return Evidence(log_z, R if gradient else None, dlik, posterior, n_factor - 1, residual)
 
 
+class BinarySiteProvider(SiteProvider):
+    """Base class of the providers that solve for the sites of labels.
+
+    Where the likelihood is not log-concave (flipped labels), the equations may have several solutions under a wide
+    prior and have one under a narrow one.  From nowhere, rounding would choose between them: a solution without a start
+    is followed from a prior variance of 1 upwards, in steps.
+    """
+
+    def _solve_cold(self, K: Array, y: Array, likelihood: Likelihood, gradient: bool) -> Evidence:
+        start = None
+        if isinstance(likelihood, LabelNoise) and likelihood.site()[1] > 0.0:
+            variance = float(np.max(np.diagonal(K)))
+            n_steps = math.ceil(math.log(variance, _STEP_OF_VARIANCE)) if 1.0 < variance < _MAX_VARIANCE else 0
+            try:
+                for k in range(n_steps, 0, -1):
+                    start = self._solve(K / _STEP_OF_VARIANCE**k, y, likelihood, start, False).posterior.start
+                return self._solve(K, y, likelihood, start, gradient)
+            except (NotConverged, NotPositiveDefinite):
+                pass  # no way leads there in steps
+        return self._solve(K, y, likelihood, None, gradient)
+
+
 @dataclass(frozen=True)
-class EP(SiteProvider):
+class EP(BinarySiteProvider):
     """Expectation propagation: Gaussian sites that match the moments of the likelihoods.
 
     The most accurate of the Gaussian approximations, close to exact for the evidence and the probabilities of a
@@ -129,8 +154,9 @@ class EP(SiteProvider):
     Notes
     -----
     For likelihoods that are not log-concave (`LabelNoise`), more than one solution may exist; a warm start stays with
-    the one it comes from.  Sweeps may cycle there: after 60 of them, a double loop that cannot (Opper & Winther 2005)
-    takes over, with up to three times `max_iter` factorisations.
+    the one it comes from, and a cold one approaches that which grows out of a narrow prior.  Sweeps may cycle there:
+    after 60 of them, a double loop that cannot (Opper & Winther 2005) takes over, with up to three times `max_iter`
+    factorisations.
 
     Weights of 1 and more cost nothing.  Those below 1 take integrals that have no closed form: where all are, a warm
     solution for 80 rows takes ten times as long behind a probit, and six times behind a logistic.
