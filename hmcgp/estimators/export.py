@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from hmcgp.errors import InvalidInput
+from hmcgp.posterior.audit_report import Audit
 from hmcgp.posterior.leave_one_out import log_predictive_per_draw
 from hmcgp.posterior.weights import WeightedDraws, resampled
 from hmcgp.reporting.arviz_export import build_tree
@@ -26,12 +27,15 @@ def to_arviz(
     posterior_predictive: bool,
     prior: int,
     resample: bool | None,
+    audit: Audit | None,
     random_state: RandomStateLike,
 ) -> Any:
     """Fitted estimator as arviz's container; arguments as of `GPClassifier.to_arviz`."""
     check_is_fitted(gp)
     check_count("prior", prior, 0)
     check_flag("resample", resample, optional=True)
+    if not (audit is None or isinstance(audit, Audit)):
+        raise InvalidInput(f"'audit' must be what gp.audit() returns, or None; got {audit!r}.")
     by_row = log_likelihood or posterior_predictive
     trace, positions = _exported_draws(gp, by_row, by_row if resample is None else resample)
     rng, model = as_generator(random_state), gp.model_
@@ -52,6 +56,7 @@ def to_arviz(
         features=getattr(gp, "feature_names_in_", None),
         outputs=getattr(gp, "output_names_", ()),
         attrs={} if gp.refinement_ is None else {"refinement": str(gp.refinement_)},
+        audit=None if audit is None else audit.to_dict(),
         **groups,
     )
 

@@ -15,6 +15,7 @@ from hmcgp.model import Model
 from hmcgp.model.model import Theta
 from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import marginal_evidence
+from hmcgp.posterior.audit_report import Audit
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.reporting import diagnostics
 from hmcgp.runtime.random import RandomStateLike
@@ -148,6 +149,7 @@ class Inspection:
         posterior_predictive: bool = False,
         prior: int = 0,
         resample: bool | None = None,
+        audit: Audit | None = None,
         random_state: RandomStateLike = 0,
     ) -> Any:
         """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
@@ -171,6 +173,8 @@ class Inspection:
         resample : bool, optional
             Draw from the weighted draws as many of equal weight.  Default: only with `log_likelihood` or
             `posterior_predictive`, which arviz would not weight.
+        audit : Audit, optional
+            Result of `GPClassifier.audit`: added as the group `audit`, its verdict in the attributes.
         random_state : None, int, SeedSequence, Generator or RandomState, default=0
             Of what is drawn from the posterior predictive and from the prior.
 
@@ -186,5 +190,6 @@ class Inspection:
             posterior_predictive=posterior_predictive,
             prior=prior,
             resample=resample,
+            audit=audit,
             random_state=random_state,
         )

@@ -2,9 +2,9 @@
 
 The arviz container has the groups `posterior` (natural parameters), `sample_stats`, `unconstrained_posterior`,
 `warmup_posterior` and `warmup_sample_stats` when there was a warm-up, and those that are given: `observed_data`,
-`constant_data`, `log_likelihood`, `posterior_predictive`, `prior`.  One variable per hyperparameter; a per-input one
-has the dimension `feature`, whose coordinates are the input names, one that every class has for itself the dimension
-`class`, and one of each of several outputs the dimension `output`.
+`constant_data`, `log_likelihood`, `posterior_predictive`, `prior`, `audit`.  One variable per hyperparameter; a
+per-input one has the dimension `feature`, whose coordinates are the input names, one that every class has for itself
+the dimension `class`, and one of each of several outputs the dimension `output`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def build_tree(
     features: Sequence[str] | None = None,
     outputs: Sequence[str] = (),
     latent: Array | None = None,
+    audit: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Any:
     """Build the installed arviz's container: arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x).
 
@@ -67,6 +68,8 @@ def build_tree(
         outputs.
     latent : ndarray of shape (chains, draws, n), optional
         Draws of latent values, stored as `f` in `posterior`.
+    audit : mapping, optional
+        `Audit.to_dict()`, stored as the group `audit`.
     """
     _check_parameters(trace, parameters)
     features = _feature_names(features, parameters, constant_data or {})
@@ -96,6 +99,8 @@ def build_tree(
     without_draws = {key: value for key, value in common.items() if key != "sample_dims"}
     for dataset in groups.values():
         dataset.attrs = common if "chain" in dataset.dims else without_draws
+    if audit is not None:
+        groups["audit"] = _audit_dataset(audit).assign_attrs(without_draws)
     return arviz_compat.build_container(groups, {**common, **(attrs or {})})
 
 
@@ -226,6 +231,24 @@ def _dataset(arrays: Mapping[str, ArrayLike], dims: tuple[str, ...], columns: Ma
         for dim, size in zip(dims, values.shape, strict=False):
             coords[dim] = np.asarray(columns[dim], dtype=str) if columns.get(dim) else np.arange(size)
     return xr.Dataset(variables, coords=coords)
+
+
+def _audit_dataset(audit: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Numbers of an audit by draw, hyperparameter and row; its verdict in words as attributes."""
+    import xarray as xr
+
+    dims = {"draw": "audited_draw", "parameter": "hyperparameter", "row": "audited_row"}
+    labels = {
+        "audited_draw": audit["draw"]["draw"],
+        "hyperparameter": np.asarray(audit["parameter"]["name"], dtype=str),
+    }
+    variables = {
+        name: (dims[subject], values)
+        for subject in dims
+        for name, values in audit[subject].items()
+        if name not in ("draw", "name")
+    }
+    return xr.Dataset(variables, coords=labels, attrs=audit["audit"])
 
 
 def _attributes(trace: Trace) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pickle
 import warnings
 from dataclasses import replace
 
+import arviz as az
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -192,6 +193,21 @@ def test_laplace_is_too_timid_on_the_crabs_and_ep_is_not():
     assert len(rows.draws) == 30
     assert rows.n_given == 120
     np.testing.assert_array_equal(rows.draws[[0, -1]], [0, 119])
+    with pytest.raises(InvalidInput, match=r"'audit' must be what gp.audit\(\) returns"):
+        gp.to_arviz(audit=True)
+
+
+def test_arviz_keeps_it(tmp_path):
+    gp = fitted(sampler="map", refine=None)
+    found = gp.audit(X.iloc[:7])
+    tree = gp.to_arviz(audit=found)
+    tree.to_netcdf(tmp_path / "audit.nc")
+    read = az.from_netcdf(tmp_path / "audit.nc")["audit"]
+    np.testing.assert_array_equal(read["exact_probability"], found.exact_probability)
+    np.testing.assert_array_equal(read["log_z_change"], found.log_z_change)
+    assert list(read["hyperparameter"].to_numpy()) == found.names
+    assert read.attrs["verdict"] == found.verdict
+    assert read.attrs["inference_library"] == "hmcgp"
 
 
 def test_one_draw_says_nothing_about_the_hyperparameters():
