@@ -12,8 +12,8 @@ the average weight w₀ = Σw² of a draw that counts, and v uniform,
 
     U = (Σ_{s: θ_s < θ} w_s + v w₀)/(1 + w₀),   rank = ⌊(L + 1)U⌋,
 
-which for L equal weights is the number of draws below the truth.  A latent value has a distribution at each draw of the
-hyperparameters; U is the average of their distribution functions at the truth.
+which for L equal weights is the number of draws below the truth.  A latent value is drawn at each draw of the
+hyperparameters, and shares its weight.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from typing import Any
 import joblib
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from hmcgp import GPClassifier, Model, diagnostics, sample_jointly
 from hmcgp.errors import HmcgpWarning
@@ -82,8 +81,8 @@ def position(values: Array, weight: Array, truth: float, rng: np.random.Generato
     return (float(w @ (values < truth)) + rng.random() * own) / (1.0 + own)
 
 
-def latent_cdf(model: Model, theta: Array, truth: float) -> float:
-    """Distribution function of the latent value of the first row, at given hyperparameters."""
+def latent_draw(model: Model, theta: Array, rng: np.random.Generator) -> float:
+    """Draw of the latent value of the first row, at given hyperparameters."""
     kernel, evidence = model.posterior(theta)
     posterior, x = evidence.posterior, model.X[:1]
     new = kernel(model.X, x), kernel.diag(x)
@@ -92,11 +91,12 @@ def latent_cdf(model: Model, theta: Array, truth: float) -> float:
     else:
         mean, variance = posterior.predict(*new)
         weights, means = np.ones(1), mean[None]
-    return float(weights @ special.ndtr((truth - means[:, 0]) / np.sqrt(np.maximum(variance[0], 1e-300))))
+    component = rng.choice(len(weights), p=weights / weights.sum())
+    return float(rng.normal(means[component, 0], np.sqrt(max(float(variance[0]), 0.0))))
 
 
 def rank_all(
-    laplace: Model, theta: Array, draws: Array, weight: Array, latent: float, rng: np.random.Generator
+    laplace: Model, theta: Array, f: float, draws: Array, latent: Array, weight: Array, rng: np.random.Generator
 ) -> dict[str, int]:
     """Ranks of both hyperparameters, of Laplace's log density (a function of them and the data), and of f."""
 
@@ -107,7 +107,7 @@ def rank_all(
         name: position(draws[:, j], weight, float(theta[j]), rng) for j, name in enumerate(("variance", "length_scale"))
     }
     places["log density"] = position(np.array([log_density(at) for at in draws]), weight, log_density(theta), rng)
-    places["latent value"] = latent
+    places["latent value"] = position(latent, weight, f, rng)
     return {name: min(int((LEVELS + 1) * place), LEVELS) for name, place in places.items()}
 
 
@@ -129,14 +129,13 @@ def by_refinement(
         if ess >= LEVELS:
             break
     drawn = run.draws[0, THIN * length - 1 :: THIN * length]
-    latent = float(np.mean([latent_cdf(model, at, f) for at in drawn]))
+    latent = np.array([latent_draw(model, at, rng) for at in drawn])
     found = sorted({finding.kind for finding in diagnostics.check(run)})
-    ranks = rank_all(model, theta, drawn, np.ones(LEVELS), latent, rng)
+    ranks = rank_all(model, theta, f, drawn, latent, np.ones(LEVELS), rng)
     laplace = Replicate(ranks, found, ess, length, redrawn)
     assert gp.refinement_ is not None
-    cdf = np.array([latent_cdf(gp.model_, at, f) for at in exact.draws[0, ::2]])
-    latent = float(np.average(cdf, weights=exact.weight[::2]))
-    ranks = rank_all(model, theta, exact.draws[0], exact.weight, latent, rng)
+    latent = np.array([latent_draw(gp.model_, at, rng) for at in exact.draws[0]])
+    ranks = rank_all(model, theta, f, exact.draws[0], latent, exact.weight, rng)
     return laplace, Replicate(ranks, [gp.refinement_.method], gp.refinement_.effective, length, redrawn)
 
 
@@ -150,8 +149,7 @@ def by_joint_draws(model: Model, theta: Array, f: float, redrawn: int, rng: np.r
         if ess >= LEVELS:
             break
     kept, equal = slice(THIN * length - 1, None, THIN * length), np.ones(LEVELS)
-    latent = position(joint.latent[0, kept, 0], equal, f, rng)
-    ranks = rank_all(model, theta, joint.trace.draws[0, kept], equal, latent, rng)
+    ranks = rank_all(model, theta, f, joint.trace.draws[0, kept], joint.latent[0, kept, 0], equal, rng)
     return Replicate(ranks, sorted({x.kind for x in diagnostics.check(joint.trace)}), ess, length, redrawn)
 
 
