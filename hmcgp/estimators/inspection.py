@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from hmcgp.estimators import export
+from hmcgp.estimators import effects, export
 from hmcgp.estimators.table import Targets
 from hmcgp.kernels import Parameter
 from hmcgp.model import Model
@@ -141,6 +141,68 @@ class Inspection:
         groups = self._targets.layout.row_groups  # of the rows of the model, of which a row of the table has several
         first = slice(None) if groups is None else np.unique(groups, return_index=True)[1]
         return float(np.array(weights)[first] @ log_units)
+
+    def effect(
+        self,
+        inputs: Any,
+        *,
+        at: Any = None,
+        values: Any = None,
+        rows: int = 100,
+        level: float = 0.9,
+        curves: bool = False,
+        term: int | str | None = None,
+        random_state: RandomStateLike = 0,
+    ) -> effects.Effect:
+        """How the response changes with one input, or with two; `plots.effect` draws it.
+
+        The response is the probability of a class, or the mean of a number.  The interval is over the latent function
+        and the hyperparameters: it says how well the *average* curve is known, not how rows differ (see `curves`).
+
+        Parameters
+        ----------
+        inputs : str or int, or a pair of them
+            Names or positions of the inputs.
+        at : dict or "median", optional
+            Values of other inputs, by name; those left out are at their medians (categories at their commonest level).
+            Default: the response is averaged over training rows (partial dependence), with the inputs in question
+            set to each value in turn.  Where inputs are strongly correlated, some of these combinations never occur.
+        values : array-like, or a pair of them, optional
+            Values of the inputs, in their own units.  Default: all levels of a category, all values of an input with
+            at most 25 (15 for two inputs) different ones, otherwise as many over its range.
+        rows : int, default=100
+            Training rows, evenly spaced, that are averaged over.
+        level : float, default=0.9
+            Probability of the interval.
+        curves : bool, default=False
+            Keep the curve of each of these rows, too (individual conditional expectations).
+        term : int or str, optional
+            Only what one term of a sum of kernels contributes to the latent function, by its position, or by the name
+            of its class (of an `Additive` kernel, of its input) if it is the only one.
+        random_state : None, int, SeedSequence, Generator or RandomState, default=0
+            Of the samples from which intervals of probabilities are made: 8 of the latent function for each of 50
+            draws of the hyperparameters.
+
+        Returns
+        -------
+        Effect
+            With `to_frame()`.
+
+        Examples
+        --------
+        >>> gp.effect("glu").to_frame()  # doctest: +SKIP
+        """
+        return effects.effect_of(
+            self,
+            inputs,
+            at=at,
+            values=values,
+            rows=rows,
+            level=level,
+            curves=curves,
+            term=term,
+            random_state=random_state,
+        )
 
     def to_arviz(
         self,

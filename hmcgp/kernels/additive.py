@@ -60,6 +60,10 @@ class Additive(Kernel):
     def diag(self, X: Array) -> Array:
         return sum((kernel.diag(x) for kernel, x in self._columns(X)), np.zeros(len(X)))
 
+    def summands(self, inputs: Sequence[str]) -> list[tuple[str, Kernel]]:
+        kernels = self.per_column or (self.kernel,) * len(inputs)
+        return [(name, k.on(i)) for i, (name, k) in enumerate(zip(inputs, kernels, strict=True))]
+
     def _tree(self, inputs: Sequence[str], owner: Owner) -> list[tuple[Owner, Parameter]]:
         inside = self._child_owner("kernel", self.kernel, owner)
         columns = [self.kernel._tree([name], inside) for name in inputs]

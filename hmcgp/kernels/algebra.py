@@ -78,6 +78,9 @@ class Sum(_Pair):
     def diag(self, X: Array) -> Array:
         return self.left.diag(X) + self.right.diag(X)
 
+    def summands(self, inputs: Sequence[str]) -> list[tuple[str, Kernel]]:
+        return [*self.left.summands(inputs), *self.right.summands(inputs)]
+
 
 @dataclass(frozen=True)
 class Product(_Pair):
@@ -124,6 +127,9 @@ class Scaled(_Nameless):
     def diag(self, X: Array) -> Array:
         return np.asarray(value_of(self, "scale") * self.kernel.diag(X))
 
+    def summands(self, inputs: Sequence[str]) -> list[tuple[str, Kernel]]:
+        return [(name, Scaled(term, self.scale)) for name, term in self.kernel.summands(inputs)]
+
 
 @dataclass(frozen=True)
 class On(_Nameless, Mapped):
@@ -159,6 +165,9 @@ class On(_Nameless, Mapped):
                 "kernel.with_positions(names), with the names of all inputs, or give it to Model or an estimator."
             )
         return np.ascontiguousarray(X[:, np.asarray(self.columns, dtype=int)])
+
+    def summands(self, inputs: Sequence[str]) -> list[tuple[str, Kernel]]:
+        return [(name, On(term, self.columns)) for name, term in self.kernel.summands(self._child_inputs(inputs))]
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Derivatives with respect to X (see `Kernel.input_vjp`); 0 in the columns that are not seen."""

@@ -135,6 +135,10 @@ class Kernel(Parametric, ABC):
             raise InvalidInput(f"'columns' of on() must be positions or names of inputs; got {columns!r}.")
         return On(self, tuple(c if isinstance(c, str) else int(c) for c in chosen))
 
+    def summands(self, inputs: Sequence[str]) -> list[tuple[str, Kernel]]:
+        """Kernels of which this one is the sum, for input columns of these names, each with a name of its class."""
+        return [(self._label(), self)]
+
     # -- parameters --------------------------------------------------------------------------------------------------
 
     def children(self) -> dict[str, Kernel]:

@@ -12,6 +12,7 @@ from hmcgp.plots._calibration import calibration
 from hmcgp.plots._compare import compare_evidence
 from hmcgp.plots._compare_models import compare
 from hmcgp.plots._confusion import confusion
+from hmcgp.plots._effect import effect, effects
 from hmcgp.plots._loo import loo
 from hmcgp.plots._predictive import predictive, predictive_1d, predictive_2d
 from hmcgp.plots._regression import regression_1d, regression_2d
@@ -24,6 +25,8 @@ __all__ = [
     "compare",
     "compare_evidence",
     "confusion",
+    "effect",
+    "effects",
     "loo",
     "predictive",
     "predictive_1d",

@@ -138,7 +138,7 @@ def predictive_2d(
     x0, x1, points = _checks.grid_2d(gp, data, n_grid)
     P = np.clip(gp.predict_proba(points)[:, 1], 0.0, 1.0).reshape(n_grid, n_grid)
     ax = style.new_axes(ax, (6.2, 4.8))
-    filled = _contours(ax, x0, x1, P)
+    filled = contours(ax, x0, x1, P)
     _scatter(ax, data, event, classes)
     _checks.frame_2d(ax, gp, X, x0, x1)
     if colorbar:
@@ -152,7 +152,8 @@ def _rug(ax: Axes, data: Array, event: NDArray[np.bool_], classes: NDArray[Any])
         ax.plot(x, np.full(len(x), height), "|", ms=9, mew=0.9, alpha=0.7, color=colour, label=str(classes[k]))
 
 
-def _contours(ax: Axes, x0: Array, x1: Array, P: Array) -> QuadContourSet:
+def contours(ax: Axes, x0: Array, x1: Array, P: Array) -> QuadContourSet:
+    """Draw probabilities over two inputs, of shape (len(x1), len(x0)), with a few labelled lines."""
     filled = ax.contourf(x0, x1, P, levels=np.linspace(0.0, 1.0, 101), cmap=style.probability_map(), vmin=0.0, vmax=1.0)
     filled.set_edgecolor("face")  # no hairlines between the levels in vector formats
     inside = [level for level in _LINES if P.min() < level < P.max()]

@@ -62,11 +62,11 @@ class _ProbabilitySamples(Statistic):
     def update(self, out: Array, draw: SolvedDraw) -> None:
         mean, covariance = latent_jointly(draw.model, draw.kernel, draw.evidence, self.X)
         z = self.normals[draw.number]
-        f = mean + (_root(covariance.reshape(mean.size, mean.size)) @ z.ravel()).reshape(mean.shape)
+        f = mean + (covariance_root(covariance.reshape(mean.size, mean.size)) @ z.ravel()).reshape(mean.shape)
         out[draw.index] = draw.likelihood.probabilities_given(f)
 
 
-def _root(covariance: Array) -> Array:
+def covariance_root(covariance: Array) -> Array:
     """Return A with A A' = covariance, up to rounding."""
     variances = np.diag(covariance)
     try:

@@ -1,0 +1,146 @@
+"""Effects of inputs: how the response changes with one or two of them, averaged over rows for the others.
+
+For values v of the inputs J, rows x_i with the weights ω_i (of sum 1), and a draw of the hyperparameters,
+
+    e(v) = Σ_i ω_i r(f(x_J = v, x_-J = x_i,-J)),
+
+with r(f) the probabilities of the classes, or f itself (partial dependence; Friedman 2001).  e(v) is as unknown as f
+is.  An average of f is Gaussian for each draw, with the variance ω'Σω, Σ being the posterior covariance of f at
+these inputs.  An average of probabilities is not: f is sampled, at all rows of a value together, with the same random
+numbers for all values, so that a band is smooth.
+
+Under a sum of kernels f = Σ_t f_t, and term t has the covariance k_t with what was observed:
+
+    E f_t(x) = k_t(x)'α,   cov f_t(x), f_t(x') = k_t(x, x') - k_t(x)'R k_t(x').
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hmcgp.model import Model
+from hmcgp.numerics.weighted import weighted_quantile
+from hmcgp.posterior import mixture
+from hmcgp.posterior.joint import covariance_root, latent_jointly
+from hmcgp.posterior.over_draws import SolvedDraw, Statistic, latent_shape, summarise
+from hmcgp.posterior.weights import Draws, WeightedDraws
+from hmcgp.runtime.typing import Array
+
+SAMPLES = 8  # of the latent function for each draw
+
+
+def average_probabilities(
+    model: Model, draws: Draws, X: Array, row_weight: Array, q: Array, rng: np.random.Generator,
+    *, n_jobs: int | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Averages over rows of the probabilities of the classes, and their quantiles.
+
+    Parameters
+    ----------
+    model : Model
+        Of labels or classes.
+    draws : ndarray of shape (S, p), or WeightedDraws
+    X : ndarray of shape (G, M, d)
+        M rows for each of G values, scaled as the model's.
+    row_weight : ndarray of shape (M,)
+        Of sum 1.
+    q : ndarray of shape (k,)
+        Probabilities, over the latent function and the hyperparameters.
+    rng : Generator
+
+    Returns
+    -------
+    mean, quantiles : ndarrays of shape (G, C) and (k, G, C)
+    """
+    draws = WeightedDraws.of(draws)
+    normals = rng.standard_normal((len(draws), SAMPLES, X.shape[1], *latent_shape(model)))
+    values = summarise(_Probabilities(X, row_weight, normals), model, draws, n_jobs=n_jobs)  # (S, 1 + K, G, C)
+    mean = np.average(values[:, 0], axis=0, weights=draws.weight)
+    samples = values[:, 1:].reshape(-1, *values.shape[2:])
+    return mean, weighted_quantile(samples, q, np.repeat(draws.weight, SAMPLES))
+
+
+def average_latents(
+    model: Model, draws: Draws, X: Array, row_weight: Array, q: Array,
+    *, n_outputs: int | None = None, term: int | None = None, n_jobs: int | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Averages over rows of the latent function, or of one of the terms that it is a sum of, and their quantiles.
+
+    Parameters
+    ----------
+    model, draws, row_weight, q, n_jobs
+        As of `average_probabilities`; the model may be of numbers.
+    X : ndarray of shape (G, M, d), or (G, M n_outputs, d)
+    n_outputs : int, optional
+        Outputs that are stacked, row by row, in X.
+    term : int, optional
+        Position among the `summands` of the kernel.
+
+    Returns
+    -------
+    mean, quantiles : ndarrays of shape (G, C) and (k, G, C)
+        C is 1 unless there are several classes or outputs.
+    """
+    draws = WeightedDraws.of(draws)
+    statistic = _Latents(X, row_weight, n_outputs, term)
+    mean, variance = np.moveaxis(summarise(statistic, model, draws, n_jobs=n_jobs), 1, 0)  # (S, G, C) each
+    average = np.average(mean, axis=0, weights=draws.weight)
+    return average, mixture.quantiles(q, mean, variance, draws.weight)
+
+
+@dataclass(frozen=True)
+class _Probabilities(Statistic):
+    """Average probabilities of the classes and samples of them, of shape (S, 1 + K, G, C)."""
+
+    X: Array  # (G, M, d)
+    row_weight: Array
+    normals: Array  # (S, K, M), or (S, K, M, C)
+
+    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
+        return n_draws, 1 + self.normals.shape[1], len(self.X), model.likelihood.count(model.y)
+
+    def update(self, out: Array, draw: SolvedDraw) -> None:
+        z = self.normals[draw.number].reshape(self.normals.shape[1], -1)  # (K, M C)
+        for g, X in enumerate(self.X):
+            mean, covariance = latent_jointly(draw.model, draw.kernel, draw.evidence, X)
+            f = mean + (z @ covariance_root(covariance.reshape(mean.size, mean.size)).T).reshape(-1, *mean.shape)
+            out[draw.index, 0, g] = draw.likelihood.class_probabilities(mean, _own(covariance)) @ self.row_weight
+            out[draw.index, 1:, g] = np.einsum("kmc,m->kc", draw.likelihood.probabilities_given(f), self.row_weight)
+
+
+@dataclass(frozen=True)
+class _Latents(Statistic):
+    """Mean and variance of an average of the latent function, or of a term of it, of shape (S, 2, G, C)."""
+
+    X: Array  # (G, M, d)
+    row_weight: Array
+    n_outputs: int | None
+    term: int | None
+
+    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
+        return n_draws, 2, len(self.X), self.n_outputs or int(np.prod(latent_shape(model)))
+
+    def update(self, out: Array, draw: SolvedDraw) -> None:
+        kernel, w = draw.kernel, self.row_weight
+        if self.term is not None:
+            kernel = kernel.summands(draw.model.input_names)[self.term][1]
+        for g, X in enumerate(self.X):
+            mean, covariance = latent_jointly(draw.model, kernel, draw.evidence, X)
+            if self.n_outputs is not None:
+                mean = mean.reshape(-1, self.n_outputs)
+                covariance = covariance.reshape(*mean.shape, *mean.shape)
+            out[draw.index, 0, g] = w @ mean
+            if covariance.ndim == 4:  # of each class, or output, with all others
+                out[draw.index, 1, g] = np.einsum("i,icjc,j->c", w, covariance, w, optimize=True)
+            else:  # of one latent value, or of columns that share it
+                out[draw.index, 1, g] = w @ covariance @ w
+            np.maximum(out[draw.index, 1, g], 0.0, out=out[draw.index, 1, g])
+
+
+def _own(covariance: Array) -> Array:
+    """Variance of each row, or covariances of the classes of each row, from those of all rows."""
+    if covariance.ndim == 2:
+        return np.maximum(np.diagonal(covariance), 0.0)
+    return np.einsum("icid->icd", covariance)
