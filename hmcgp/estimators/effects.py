@@ -98,7 +98,7 @@ def effect_of(
     check_is_fitted(gp)
     check_between("level", level, 0.0, 1.0)
     check_count("rows", rows, 1)
-    table = _Table(gp)
+    table = UserTable(gp)
     columns = [table.position(name) for name in _as_list(inputs)]
     if len(columns) not in N_GRID or len(set(columns)) < len(columns):
         raise InvalidInput(f"'inputs' must be one input, or two different ones; got {inputs!r}.")
@@ -131,11 +131,11 @@ def effect_of(
 
 
 def _evaluate(
-    gp: Any, table: _Table, X: Array, level: float, term: int | None, rng: np.random.Generator
+    gp: Any, table: UserTable, X: Array, level: float, term: int | None, rng: np.random.Generator
 ) -> tuple[str, Array, Array]:
     """Kind of the response, its mean (G, C), and the two ends of its interval, (2, G, C), in the user's units."""
     q = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
-    model, draws = gp.model_, _some(gp._kept_draws())
+    model, draws = gp.model_, thinned(gp._kept_draws())
     row_weight, n_jobs = np.full(X.shape[1], 1.0 / X.shape[1]), gp.n_jobs
     if term is None and model.likelihood.targets != "numbers":
         scaled = np.array([table.scale(part) for part in X])
@@ -156,8 +156,8 @@ def _evaluate(
 
 def _curves(gp: Any, X: Array) -> Array:
     """Mean response at each row for each value, of shape (G M, C)."""
-    table, rows = _Table(gp), X.reshape(-1, X.shape[-1])
-    draws, inputs = _some(gp._kept_draws()), gp._targets.layout.prediction_inputs(table.scale(rows))
+    table, rows = UserTable(gp), X.reshape(-1, X.shape[-1])
+    draws, inputs = thinned(gp._kept_draws()), gp._targets.layout.prediction_inputs(table.scale(rows))
     if gp.model_.likelihood.targets != "numbers":
         return predict.probabilities(gp.model_, draws, inputs, n_jobs=gp.n_jobs)
     mean, _ = predict.mixture_moments(gp.model_, draws, inputs, n_jobs=gp.n_jobs)
@@ -165,12 +165,15 @@ def _curves(gp: Any, X: Array) -> Array:
     return in_units.reshape(len(rows), -1)
 
 
-def _some(draws: WeightedDraws) -> WeightedDraws:
+def thinned(draws: WeightedDraws) -> WeightedDraws:
     """At most N_DRAWS of the draws, evenly spaced."""
-    if len(draws) <= N_DRAWS:
-        return draws
-    chosen = np.linspace(0, len(draws) - 1, N_DRAWS).round().astype(int)
+    chosen = spaced(len(draws), N_DRAWS)
     return WeightedDraws(draws.theta[chosen], draws.weight[chosen])
+
+
+def spaced(n: int, most: int) -> NDArray[np.intp]:
+    """At most so many of the positions 0 … n - 1, evenly spaced."""
+    return np.linspace(0, n - 1, min(n, most)).round().astype(np.intp)
 
 
 def _term(gp: Any, term: int | str | None) -> int | None:
@@ -201,7 +204,7 @@ def _as_values(values: Any, n: int) -> Sequence[Any]:
     return values
 
 
-class _Table:
+class UserTable:
     """Training rows of a fitted estimator in the user's units, categories as codes."""
 
     def __init__(self, gp: Any) -> None:
@@ -254,8 +257,7 @@ class _Table:
 
     def rows(self, n: int) -> tuple[Array, dict[str, Any]]:
         """At most n training rows, evenly spaced, and no values held."""
-        chosen = np.linspace(0, len(self.X) - 1, min(n, len(self.X))).round().astype(int)
-        return self.X[chosen], {}
+        return self.X[spaced(len(self.X), n)], {}
 
     def row_at(self, at: Any, columns: Sequence[int]) -> tuple[Array, dict[str, Any]]:
         """One row with the values given, medians (commonest levels) elsewhere, and these values by name."""

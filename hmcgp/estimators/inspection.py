@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from hmcgp.estimators import effects, export
+from hmcgp.estimators import effects, export, relevance
 from hmcgp.estimators.table import Targets
 from hmcgp.kernels import Parameter
 from hmcgp.model import Model
@@ -202,6 +202,46 @@ class Inspection:
             curves=curves,
             term=term,
             random_state=random_state,
+        )
+
+    def relevance(
+        self,
+        *,
+        rows: int = 100,
+        permutation: bool = False,
+        repeats: int = 3,
+        random_state: RandomStateLike = 0,
+    ) -> relevance.Relevance:
+        """Which inputs matter, by what they do to predictions; `plots.relevance` draws it.
+
+        The change of the response (the probability of a class, or the mean of a number) when an input moves by its
+        standard deviation and the others stay, root mean square over training rows, for each draw of the
+        hyperparameters.  A category moves to each other level, as often as other rows have it.  Unlike a length scale,
+        it is large for an input that acts along a straight line.
+
+        Parameters
+        ----------
+        rows : int, default=100
+            Training rows, evenly spaced.
+        permutation : bool, default=False
+            Also the loss of leave-one-out log predictive density when an input is that of another row, in closed form
+            for each draw: without refitting, and without the optimism of rows that were fitted.
+        repeats : int, default=3
+            Permutations of each input.
+        random_state : None, int, SeedSequence, Generator or RandomState, default=0
+            Of the permutations.
+
+        Returns
+        -------
+        Relevance
+            With `to_frame()`.
+
+        Examples
+        --------
+        >>> gp.relevance(permutation=True).to_frame()  # doctest: +SKIP
+        """
+        return relevance.relevance_of(
+            self, rows=rows, permutation=permutation, repeats=repeats, random_state=random_state
         )
 
     def to_arviz(

@@ -110,6 +110,8 @@ def _panels(found: Any, axes: Any) -> NDArray[Any]:
         axes = [axes]
     width, height = _SIZE
     figsize = (width if n == 1 else 3.6 * n, height)
+    if axes is None:
+        return style.grid_of_axes(None, (1, n), figsize).ravel()
     return style.grid_of_axes(axes, (n,), figsize, ": one for each class or output")
 
 

@@ -1,7 +1,7 @@
-"""Relevance of each input: the posterior of its length scale.
+"""Relevance of each input: what it does to predictions, or the posterior of its length scale.
 
 A short length scale lets the function change fast along that input.  One that is longer than the
-data are wide leaves it nearly straight, or flat, in that input.
+data are wide leaves it nearly straight, or flat, in that input: which of the two, it does not say.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.plots import style
 from hmcgp.plots._checks import check_prob, require
 from hmcgp.reporting.intervals import central_interval, median
+from hmcgp.runtime.checks import name_among
 from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
@@ -24,59 +25,92 @@ _SCALES = {"length_scale": 1.0, "weight": -0.5}  # the power of a parameter that
 _WIDTH_OF_DATA = 4.0  # from -2 to +2 standard deviations of a standardised input
 
 
-def relevance(gp: Any, *, prob: tuple[float, float] = (0.5, 0.9), ax: Axes | None = None) -> Axes:
-    """Draw the posterior of each input's length scale as intervals, the most relevant input on top.
+def relevance(
+    gp: Any, *, of: str = "change", prob: tuple[float, float] = (0.5, 0.9), ax: Axes | None = None, **options: Any
+) -> Axes:
+    """Draw the relevance of each input as intervals over the draws, the most relevant input on top.
 
-    Dot: median; thick line: the central interval of the smaller probability; thin line: that of the larger.
-    Draws count with their weights, if they carry any.
-    The weight w of a category (`kernels.Categorical`) or of the inputs of a neural network is shown as 1/√w, the length
-    scale that makes two rows as different.
-    When the fit standardised its inputs, length scales beyond 4 (longer than an input's range from -2 to +2
-    standard deviations) are shaded: there the function is nearly straight or flat in that input. Straight is
-    not irrelevant when the variance is large, as it is for classes that a line separates; compare inputs with
-    each other first, then with the shading.
+    Dot: median; thick line: the central interval of the smaller probability; thin line: that of the larger.  Draws
+    count with their weights, if they carry any.  A fit with a single draw ("map") has dots only.
 
     Parameters
     ----------
     gp : fitted estimator
-        Has `trace_` and `parameters_`, with one length scale per input.
+        Has `relevance`; for length scales `trace_` and `parameters_`, with one length scale per input.
+    of : {"change", "length_scale"}, default="change"
+        "change": of the response, when the input moves by its standard deviation (`gp.relevance`).
+        "length_scale": of the input.  The weight w of a category (`kernels.Categorical`) or of the inputs of a neural
+        network is shown as 1/√w, the length scale that makes two rows as different.  When the fit standardised its
+        inputs, length scales beyond 4 (longer than an input's range from -2 to +2 standard deviations) are shaded:
+        there the function is nearly straight or flat in that input.  Straight is not irrelevant: see "change".
     prob : pair of float, default (0.5, 0.9)
         Probabilities of the two intervals.
     ax : Axes, optional
         Drawn into when given.
+    **options
+        Of `gp.relevance`.
 
     Returns
     -------
     Axes
     """
-    require(gp, "trace_", "parameters_")
+    name_among("of", of, ("change", "length_scale"))
     if len(prob) != 2:
         raise InvalidInput(f"'prob' must be a pair of probabilities; got {prob!r}.")
     for p in prob:
         check_prob(p)
+    if of == "change":
+        return _changes(gp, prob, ax, options)
+    if options:
+        raise InvalidInput(f"of='length_scale' takes no other options; got {sorted(options)}.")
+    return _scales(gp, prob, ax)
+
+
+def _changes(gp: Any, prob: tuple[float, float], ax: Axes | None, options: dict[str, Any]) -> Axes:
+    require(gp, "trace_", "relevance")
+    found = gp.relevance(**options)
+    order = np.argsort(-median(found.change, found.weight), kind="stable")
+    ax = _rows(ax, [found.inputs[i] for i in order], found.change[:, order], found.weight, prob)
+    ax.set_xlim(left=0.0)
+    what = "the probability" if found.unit == "probability" else "the prediction"
+    unit = "" if found.unit in ("probability", "y") else f" ({found.unit})"
+    ax.set_xlabel(f"change of {what} when the input moves by its standard deviation{unit}")
+    return ax
+
+
+def _scales(gp: Any, prob: tuple[float, float], ax: Axes | None) -> Axes:
+    require(gp, "trace_", "parameters_")
     from matplotlib.ticker import LogLocator, NullFormatter
 
     labels, draws = _length_scales(gp.parameters_, np.asarray(gp.trace_.draws))
     weight = gp.trace_.weight
     order = np.argsort(median(draws, weight), kind="stable")
-    ax = style.new_axes(ax, (6.5, 0.9 + 0.3 * max(len(order), 3)))
-    _intervals(ax, draws[:, order], weight, prob)
-    ax.set_yticks(np.arange(len(order)), [labels[i] for i in order])
-    ax.set_ylim(len(order) - 0.4, -0.6)  # first row on top
+    ax = _rows(ax, [labels[i] for i in order], draws[:, order], weight, prob)
     ax.set_xscale("log")
     ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_formatter(NullFormatter())
     standardised = bool(getattr(gp, "standardize", True))
     unit = "standard deviations of the input" if standardised else "units of the input"
-    ax.set_xlabel(f"length scale ({unit}); shorter is more relevant")
+    ax.set_xlabel(f"length scale ({unit}); shorter: less straight")
+    if standardised:
+        _shade(ax, *central_interval(draws, max(prob), weight))
+    return ax
+
+
+def _rows(ax: Axes | None, labels: list[str], draws: Array, weight: Array, prob: tuple[float, float]) -> Axes:
+    """Draw one row of intervals for each label, the first on top, and say below what they are."""
+    n = len(labels)
+    ax = style.new_axes(ax, (6.5, 0.9 + 0.3 * max(n, 3)))
+    _intervals(ax, draws, weight, prob)
+    ax.set_yticks(np.arange(n), labels)
+    ax.set_ylim(n - 0.4, -0.6)  # first row on top
     style.clean(ax, hide=("top", "right", "left"))
     ax.tick_params(axis="y", length=0)
     key = f"dot: median   thick: {100 * min(prob):g} %   thin: {100 * max(prob):g} %"
+    key = key if len(draws) > 1 else "a single draw: how sure this is, it does not say"
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "top"}
     ax.annotate(key, (0.5, 0), (0, -34), **place, **style.NOTE)
-    if standardised:
-        _shade(ax, *central_interval(draws, max(prob), weight))
     return ax
 
 
@@ -106,7 +140,8 @@ def _intervals(ax: Axes, draws: Array, weight: Array, prob: tuple[float, float])
     rows = np.arange(draws.shape[1])
     for p, width in ((max(prob), 1.4), (min(prob), 4.5)):
         low, high = central_interval(draws, p, weight)
-        ax.hlines(rows, low, high, color=style.BLUE, lw=width, label=f"{100 * p:g} %")
+        if len(draws) > 1:
+            ax.hlines(rows, low, high, color=style.BLUE, lw=width, label=f"{100 * p:g} %")
     ax.plot(median(draws, weight), rows, "o", ms=6, color=style.BLUE, mec="white", mew=1.2, label="median")
 
 

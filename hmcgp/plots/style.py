@@ -44,8 +44,7 @@ def grid_of_axes(
     if axes is None:
         import matplotlib.pyplot as plt
 
-        size = shape if len(shape) == 2 else (1, *shape)
-        return plt.subplots(*size, figsize=figsize, squeeze=False, layout="constrained", **options)[1].reshape(shape)
+        return plt.subplots(*shape, figsize=figsize, squeeze=False, layout="constrained", **options)[1].reshape(shape)
     axes = np.asarray(axes, dtype=object)
     if axes.shape != shape:
         raise InvalidInput(f"'axes' must have the shape {shape}{meaning}; got {axes.shape}.")

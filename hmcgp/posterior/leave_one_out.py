@@ -168,7 +168,7 @@ class _Cavities(Statistic):
         return 2, n_draws, len(model.y)
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
-        out[:, draw.index] = _cavity(draw)
+        out[:, draw.index] = cavity_of(draw)
 
     def merge(self, out: Array, group: Group, part: Array) -> None:
         out[:, group.rows] = part
@@ -184,7 +184,7 @@ class _LogAverages(Statistic):
         return n_draws, len(self.methods), len(model.y)
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
-        moments, likelihood = _cavity(draw), draw.likelihood
+        moments, likelihood = cavity_of(draw), draw.likelihood
         for k, method in enumerate(self.methods):
             log_p = getattr(likelihood, method)(draw.model.y, *moments)
             out[draw.index, k] = log_p if log_p.ndim == 1 else log_p.sum(axis=1)
@@ -207,7 +207,7 @@ class _LogDensityOfGroups(Statistic):
         out[draw.index] = posterior.log_density_without(groups)
 
 
-def _cavity(draw: SolvedDraw) -> tuple[Array, Array]:
+def cavity_of(draw: SolvedDraw) -> tuple[Array, Array]:
     """Mean and variance of the latent values of every row without its own target.
 
     Of shape (n,); with C classes (n, C) and, a covariance, (n, C, C).

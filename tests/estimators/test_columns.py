@@ -44,7 +44,7 @@ def test_categories_are_found_and_named(gp):
 def test_the_category_that_matters_is_told_from_the_one_that_does_not(gp):
     weights = dict(zip(gp.model_.names, gp.trace_.flat[0], strict=True))
     assert weights["weight[site]"] > 10.0 * weights["weight[colour]"]
-    ax = plots.relevance(gp)
+    ax = plots.relevance(gp, of="length_scale")
     shown = [t.get_text() for t in ax.get_yticklabels()]
     assert set(shown) == {"dose", "site", "colour"}
     assert shown.index("site") < shown.index("colour")

@@ -252,7 +252,7 @@ def test_arviz_of_kernels_that_differ(thyroid):
 
 def test_relevance_of_each_input_for_each_class(thyroid):
     gp = GPClassifier([SHARED] * 3, **FAST).fit(*thyroid)
-    labels = {tick.get_text() for tick in plots.relevance(gp).get_yticklabels()}
+    labels = {tick.get_text() for tick in plots.relevance(gp, of="length_scale").get_yticklabels()}
     assert labels == {f"{name} ({c})" for name in thyroid[0].columns for c in gp.classes_}
 
 

@@ -352,7 +352,7 @@ def test_a_kernel_for_each_class(fitted, thyroid):
     """Which is the default."""
     posterior = fitted.to_arviz()["posterior"]
     assert posterior["length_scale"].dims == ("chain", "draw", "class", "feature")
-    labels = {tick.get_text() for tick in plots.relevance(fitted).get_yticklabels()}
+    labels = {tick.get_text() for tick in plots.relevance(fitted, of="length_scale").get_yticklabels()}
     assert labels == {f"{name} ({c})" for name in thyroid[0].columns for c in fitted.classes_}
 
 

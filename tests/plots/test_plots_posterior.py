@@ -127,7 +127,7 @@ def test_an_unfitted_result_is_refused():
 
 
 def test_relevance_orders_inputs_by_length_scale_with_the_shortest_on_top():
-    ax = plots.relevance(make_result((30.0, 1.0, 5.0)))
+    ax = plots.relevance(make_result((30.0, 1.0, 5.0)), of="length_scale")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["x1", "x2", "x0"]
     bottom, top = ax.get_ylim()
     assert bottom > top  # row 0 is on top
@@ -136,7 +136,7 @@ def test_relevance_orders_inputs_by_length_scale_with_the_shortest_on_top():
 
 def test_relevance_intervals_are_the_central_quantiles():
     result = make_result((30.0, 1.0, 5.0))
-    ax = plots.relevance(result, prob=(0.5, 0.9))
+    ax = plots.relevance(result, prob=(0.5, 0.9), of="length_scale")
     thin, thick = ax.collections[:2]
     assert thin.get_linewidth()[0] < thick.get_linewidth()[0]
     draws = result.trace_.draws.reshape(-1, 4)[:, [2, 3, 1]]
@@ -149,7 +149,7 @@ def test_relevance_intervals_are_the_central_quantiles():
 
 def test_relevance_shades_beyond_the_width_of_standardised_data():
     result = make_result((30.0, 1.0, 5.0))
-    ax = plots.relevance(result)
+    ax = plots.relevance(result, of="length_scale")
     (shade,) = ax.patches
     assert shade.get_window_extent().x0 == pytest.approx(ax.transData.transform((4.0, 0.0))[0])
     assert any("longer than the data are wide" in text for text in texts(ax))
@@ -157,13 +157,13 @@ def test_relevance_shades_beyond_the_width_of_standardised_data():
     assert low < 1.0
     assert high > 30.0
     result.standardize = False
-    ax = plots.relevance(result)
+    ax = plots.relevance(result, of="length_scale")
     assert not ax.patches
     assert "units of the input" in ax.get_xlabel()
 
 
 def test_relevance_keeps_the_reference_in_sight_when_every_length_scale_is_short():
-    ax = plots.relevance(make_result((0.1, 0.2, 0.3)))
+    ax = plots.relevance(make_result((0.1, 0.2, 0.3)), of="length_scale")
     assert ax.get_xlim()[1] > 4.0
 
 
@@ -174,7 +174,7 @@ def test_relevance_tells_two_kernels_apart():
         parameter("left.length_scale", 1, ("a",)),
         parameter("right.length_scale", 2, ("a", "b")),
     ]
-    ax = plots.relevance(result)
+    ax = plots.relevance(result, of="length_scale")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a (right)", "b (right)", "a (left)"]
 
 
@@ -182,7 +182,7 @@ def test_relevance_needs_a_length_scale_per_input():
     result = make_result((30.0,))
     result.parameters_ = [parameter("variance"), parameter("length_scale")]
     with pytest.raises(InvalidInput, match=r"\['variance', 'length_scale'\].*ard=True"):
-        plots.relevance(result)
+        plots.relevance(result, of="length_scale")
 
 
 # ---------------------------------------------------------------- audit
@@ -257,7 +257,7 @@ def weighted_result():
 
 def test_relevance_weights_the_draws():
     result = weighted_result()
-    medians = plots.relevance(result).lines[0].get_xdata()
+    medians = plots.relevance(result, of="length_scale").lines[0].get_xdata()
     unweighted = np.median(result.trace_.flat[:, 1:], axis=0)
     assert medians[2] > 1.03 * unweighted[0]  # the longest, at the bottom, is the one that is favoured
     np.testing.assert_allclose(medians[0], unweighted[1], rtol=0.03)

@@ -215,7 +215,7 @@ def test_every_picture_can_be_rendered(tmp_path):
     X2, y2 = data_2d()
     pictures = {
         "trace": plots.trace(make_result(diverging=[(0, 3)]))[0, 0],
-        "relevance": plots.relevance(make_result()),
+        "relevance": plots.relevance(make_result(), of="length_scale"),
         "calibration": plots.calibration(calibrated()[0], y=calibrated()[1]),
         "1d": plots.predictive(make_result(), X, y),
         "2d": plots.predictive(make_result(n_features=2), X2, y2),
