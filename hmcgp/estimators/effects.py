@@ -217,6 +217,10 @@ class UserTable:
             self.X[:, c] = np.round(self.X[:, c])
         self.targets: list[Any] = list(getattr(gp, "classes_", getattr(gp, "output_names_", ())))
 
+    def frame(self) -> pd.DataFrame:
+        """The inputs, categories as levels."""
+        return pd.DataFrame({name: self.labels(c, self.X[:, c]) for c, name in enumerate(self.names)})
+
     def scale(self, X: Array) -> Array:
         """Inputs of the model."""
         scaled: Array = self._inputs.scaling.apply(X)

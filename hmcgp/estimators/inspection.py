@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import marginal_evidence
 from hmcgp.posterior.audit_report import Audit
 from hmcgp.posterior.weights import WeightedDraws
+from hmcgp.report import write_report
 from hmcgp.reporting import diagnostics
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
@@ -243,6 +246,30 @@ class Inspection:
         return relevance.relevance_of(
             self, rows=rows, permutation=permutation, repeats=repeats, random_state=random_state
         )
+
+    def training_data(self) -> tuple[pd.DataFrame, Any]:
+        """The rows of the fit in the user's units: a DataFrame of inputs, categories as text, and the targets."""
+        check_is_fitted(self)
+        return effects.UserTable(self).frame(), self._targets.observed(self.model_)
+
+    def report(self, path: str | os.PathLike[str], title: str | None = None) -> Path:
+        """Write one self-contained HTML page about this fit.
+
+        How well it predicts (leave-one-out, beside a linear model), which inputs matter and what they do, whether the
+        draws can be trusted and what to do if not, the most surprising rows, the data, and the settings.
+
+        Parameters
+        ----------
+        path : path-like
+            By custom ``*.html``.
+        title : str, optional
+
+        Returns
+        -------
+        Path
+        """
+        check_is_fitted(self)
+        return write_report(self, path, title)
 
     def to_arviz(
         self,

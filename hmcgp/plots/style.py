@@ -82,3 +82,17 @@ def colorbar(ax: Axes, filled: ScalarMappable, label: str, *, ticks: Any) -> Non
     bar.outline.set_visible(False)  # type: ignore[operator]
     clean(bar.ax, hide=("top", "right", "left", "bottom"))
     bar.set_label(label, size=TEXT, color=INK)
+
+
+def as_png(ax: Axes) -> tuple[int, bytes]:
+    """Return the width of the figure of some axes, in pixels of a page, and the figure as PNG; it is closed."""
+    from io import BytesIO
+
+    import matplotlib.pyplot as plt
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=130, bbox_inches="tight", facecolor="white")
+    plt.close(figure)
+    return int(100 * figure.get_size_inches()[0]), buffer.getvalue()
