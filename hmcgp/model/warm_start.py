@@ -1,8 +1,9 @@
 """Warm starts: the carry of an evaluation, from which the solver of the next one starts.
 
 It is a tuple: the last solution (`Posterior.start`), of shape (n,); the last points, of shape (m, d), the most recent
-first; and the solutions there, of shape (m, n).  A start is interpolated between these.  Along a straight trajectory of short steps that is ten times closer than the last solution alone; with adapted steps,
-which are long and turn at every draw, up to three times.
+first; and the solutions there, of shape (m, n).  A start is interpolated between these.  Along a straight trajectory of
+short steps that is ten times closer than the last solution alone; with adapted steps, which are long and turn at every
+draw, up to twice as close.
 """
 
 from __future__ import annotations
