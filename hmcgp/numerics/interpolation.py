@@ -69,12 +69,6 @@ def interpolate(points: Array, solutions: Array, u: Array) -> Array:
     return out
 
 
-@compiled_with_lock
 def remember(points: Array, solutions: Array, u: Array, solution: Array, most: int) -> tuple[Array, Array]:
     """Points and solutions with one more, the first, and at most so many in all; nothing passed in is changed."""
-    m = min(points.shape[0] + 1, most)
-    U, S = np.empty((m, u.shape[0])), np.empty((m, solution.shape[0]))
-    U[0], S[0] = u, solution
-    for i in range(1, m):
-        U[i], S[i] = points[i - 1], solutions[i - 1]
-    return U, S
+    return np.concatenate([u[None], points[: most - 1]]), np.concatenate([solution[None], solutions[: most - 1]])

@@ -23,7 +23,7 @@ import numpy as np
 
 from hmcgp.evidence.ep.power_moments import tilted_power
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED
-from hmcgp.numerics.compiled import compiled_inside
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
@@ -43,11 +43,12 @@ ETA_STEP, KEPT_ALPHA, KEPT_MEAN = 24, 25, 26  # work space
 ROWS = 27
 
 
-@compiled_inside
+@compiled
 def new_state(weights: Array) -> Array:
     """State of rows with these weights, zero elsewhere."""
     state = np.zeros((ROWS, weights.shape[0]))
-    state[COPIES], state[POWER] = np.maximum(weights, 1.0), np.minimum(weights, 1.0)
+    for i in range(weights.shape[0]):
+        state[COPIES, i], state[POWER, i] = max(weights[i], 1.0), min(weights[i], 1.0)
     return state
 
 
