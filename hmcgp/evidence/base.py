@@ -39,7 +39,7 @@ class Posterior(Protocol):
 
     @property
     def start(self) -> Array:
-        """A vector from which the next solution can start; it may be extrapolated along a path."""
+        """A vector from which the next solution can start; it may be interpolated between points."""
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean and variance at new inputs.
@@ -209,8 +209,8 @@ class Provider(ABC):
         Parameters
         ----------
         K : ndarray of shape (n, n) or, for C classes, also (C, n, n)
-            Prior covariance of the latent values, or one for the latent values of each class.  Only lower triangles
-            are read, except by `Iterative`.
+            Prior covariance of the latent values, or one for the latent values of each class.  Symmetric: only lower
+            triangles are read, by `Laplace` and `UpperBound` the upper one, by `Iterative` all.
         y : ndarray of shape (n,)
             Labels -1.0 and +1.0; classes 0.0, 1.0, …, C - 1; or numbers, of which k columns, of shape (n, k), are
             independent and share K and the noise.

@@ -3,9 +3,9 @@
 import numpy as np
 
 from hmcgp.evidence import mode_rows as row
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled_inside
 from hmcgp.numerics.constants import EPS
-from hmcgp.numerics.lapack import cholesky_inplace, cholesky_solve_inplace, symmetric_times
+from hmcgp.numerics.lapack import cholesky_inplace, cholesky_upper_solve_inplace, symmetric_upper_times
 from hmcgp.runtime.typing import Array
 
 HALVINGS = 40
@@ -15,21 +15,21 @@ _SAFE_ROOT_W = 1e-4
 # Plain loops where numpy has an expression: its slices and reductions take long to compile.
 
 
-@compiled
+@compiled_inside
 def fill(x: Array, value: float) -> None:
     """Set every entry of x."""
     for i in range(x.shape[0]):
         x[i] = value
 
 
-@compiled
+@compiled_inside
 def copy(x: Array, out: Array) -> None:
     """Copy x into out."""
     for i in range(x.shape[0]):
         out[i] = x[i]
 
 
-@compiled
+@compiled_inside
 def size(x: Array) -> float:
     """Σ |x_i|."""
     total = 0.0
@@ -38,7 +38,7 @@ def size(x: Array) -> float:
     return total
 
 
-@compiled
+@compiled_inside
 def dot(x: Array, y: Array) -> float:
     """Σ x_i y_i."""
     total = 0.0
@@ -47,7 +47,7 @@ def dot(x: Array, y: Array) -> float:
     return total
 
 
-@compiled
+@compiled_inside
 def factor_scaled(K: Array, root_w: Array, L: Array) -> bool:
     """Leave the lower Cholesky factor of B = I + √W K √W in L; False where there is none."""
     for i in range(K.shape[0]):
@@ -57,18 +57,18 @@ def factor_scaled(K: Array, root_w: Array, L: Array) -> bool:
     return cholesky_inplace(L)
 
 
-@compiled
+@compiled_inside
 def newton_step(K: Array, L: Array, root_w: Array, r: Array, dalpha: Array, df: Array) -> None:
-    """δα = r - √W x and δf = K δα, with x = B⁻¹ √W K r by the factor at hand.
+    """δα = r - √W x and δf = K δα, with x = B⁻¹ √W K r by the factor at hand; of K and L', upper triangles.
 
     Also δf = W^-½ x, which saves a product with K, but magnifies the rounding of x where W is tiny.
     """
-    symmetric_times(K, r, df)
+    symmetric_upper_times(K, r, df)
     smallest = np.inf
     for i in range(r.shape[0]):
         dalpha[i] = root_w[i] * df[i]
         smallest = min(smallest, root_w[i])
-    cholesky_solve_inplace(L, dalpha)
+    cholesky_upper_solve_inplace(L, dalpha)
     if smallest > _SAFE_ROOT_W:
         for i in range(r.shape[0]):
             df[i] = dalpha[i] / root_w[i]
@@ -76,17 +76,17 @@ def newton_step(K: Array, L: Array, root_w: Array, r: Array, dalpha: Array, df: 
     else:
         for i in range(r.shape[0]):
             dalpha[i] = r[i] - root_w[i] * dalpha[i]
-        symmetric_times(K, dalpha, df)
+        symmetric_upper_times(K, dalpha, df)
 
 
-@compiled
+@compiled_inside
 def slack(state: Array, psi: float, scale: float) -> float:
     """Bound on how far rounding, of α'Kα above all, may make Ψ fall."""
     total = size(state[row.ALPHA])
     return 1e-13 * abs(psi) + 4.0 * EPS * scale * total * total
 
 
-@compiled
+@compiled_inside
 def attempt(state: Array, step: float) -> None:
     """Leave in the trial rows where a step of this length leads."""
     alpha, latent = (row.ALPHA, row.STEP_ALPHA, row.TRIAL_ALPHA), (row.LATENT, row.STEP_LATENT, row.TRIAL_LATENT)
@@ -96,7 +96,7 @@ def attempt(state: Array, step: float) -> None:
             out[i] = x[i] + step * d[i]
 
 
-@compiled
+@compiled_inside
 def accept(state: Array) -> None:
     """Move to the trial rows."""
     copy(state[row.TRIAL_ALPHA], state[row.ALPHA])

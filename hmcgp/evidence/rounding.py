@@ -11,9 +11,9 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.newton import newton_step, size
 from hmcgp.likelihoods.terms import LOGISTIC, likelihood_terms
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled_inside
 from hmcgp.numerics.constants import EPS
-from hmcgp.numerics.lapack import symmetric_times
+from hmcgp.numerics.lapack import symmetric_upper_times
 from hmcgp.runtime.typing import Array
 
 ROUNDED_AWAY = 1e-3  # a decrement that rounding alone may make, beyond which the answer is noise
@@ -23,7 +23,7 @@ LOST_NATS = 0.1  # of log Z, by a bound on rounding that is some tens of times w
 TINY = 1e-300
 
 
-@compiled
+@compiled_inside
 def sensitivities(K: Array, state: Array) -> tuple[float, float, float]:
     """Leave c = -½ ∂ log|B|/∂f in state[SENSITIVITY], for 1 - B⁻¹_ii its bound K_ii W_i/(1 + K_ii W_i).
 
@@ -40,7 +40,7 @@ def sensitivities(K: Array, state: Array) -> tuple[float, float, float]:
     return total, spread, root_sum
 
 
-@compiled
+@compiled_inside
 def left_to_do(K: Array, state: Array) -> float:
     """Bound on the change of log|B| by the step at hand: where K is large, even one of a tiny decrement may matter.
 
@@ -54,10 +54,10 @@ def left_to_do(K: Array, state: Array) -> float:
     return total
 
 
-@compiled
+@compiled_inside
 def drift_of_f(K: Array, state: Array) -> float:
     """Leave Kα in state[TRIAL_LATENT]; return the nats by which log Z changes if f is put to it."""
-    symmetric_times(K, state[row.ALPHA], state[row.TRIAL_LATENT])
+    symmetric_upper_times(K, state[row.ALPHA], state[row.TRIAL_LATENT])
     total = 0.0
     for i in range(state.shape[1]):
         state[row.STEP_LATENT, i] = state[row.TRIAL_LATENT, i] - state[row.LATENT, i]
@@ -65,7 +65,7 @@ def drift_of_f(K: Array, state: Array) -> float:
     return total + left_to_do(K, state)
 
 
-@compiled
+@compiled_inside
 def _largest_weights(y: Array, kind: int, state: Array, error: float) -> float:
     """Σ W where every f is moved by up to `error` to make it largest: at f as it is, W may have underflowed."""
     for i in range(state.shape[1]):
@@ -79,7 +79,7 @@ def _largest_weights(y: Array, kind: int, state: Array, error: float) -> float:
     return size(state[row.LAST_STEP_LATENT])
 
 
-@compiled
+@compiled_inside
 def rounding_of_mode(K: Array, y: Array, kind: int, L: Array, state: Array, scale: float, implicit: float) -> float:
     """Bound on the rounding of the answer, as a multiple of what is tolerated.
 
@@ -111,7 +111,7 @@ def rounding_of_mode(K: Array, y: Array, kind: int, L: Array, state: Array, scal
     return max(nats / LOST_NATS, decrement / ROUNDED_AWAY)
 
 
-@compiled
+@compiled_inside
 def rounding_of_classes(K: Array, scale: float, state: Array) -> float:
     """Bound on the rounding of the answer, as a multiple of what is tolerated.
 
@@ -133,7 +133,7 @@ def rounding_of_classes(K: Array, scale: float, state: Array) -> float:
     return max(nats / LOST_NATS, error * math.sqrt(2.0 * weights) / ROUNDED_AWAY)
 
 
-@compiled
+@compiled_inside
 def left_to_do_of_classes(K: Array, state: Array, decrement: float) -> float:
     """Change of log|B| by the step at hand: where K is large, even a step of tiny decrement may change it.
 

@@ -18,10 +18,10 @@ from hmcgp.errors import InvalidInput
 from hmcgp.joint.whitening import factor_prior
 from hmcgp.kernels import contract
 from hmcgp.model import Model
+from hmcgp.numerics import chain_statistics
 from hmcgp.posterior.over_draws import GROUP_SIZE, slices
 from hmcgp.posterior.predict import BLOCK_BYTES
 from hmcgp.reporting import arviz_export
-from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.trace import Trace
@@ -92,7 +92,7 @@ class JointSample:
 
     def latent_ess(self) -> Array:
         """Effective number of draws (bulk) of every latent value, of shape (n,)."""
-        return np.array([arviz_compat.ess_bulk(values) for values in np.moveaxis(self.latent, 2, 0)])
+        return np.array([chain_statistics.ess_bulk(values) for values in np.moveaxis(self.latent, 2, 0)])
 
 
 def sum_probabilities(model: Model, draws: Array, latent: Array, X: Array) -> Array:

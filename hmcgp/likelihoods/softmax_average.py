@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp, ndtri
 from scipy.stats import qmc
 
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.numerics.sums import total
 from hmcgp.runtime.typing import Array
@@ -90,7 +90,7 @@ def summing_to_one(p: Array) -> Array:
 # Loops over one array each, not in place: over aliases the compiler would not vectorise them.
 
 
-@compiled
+@compiled_inside
 def _latent(mean: Array, A: Array, z: Array, f: Array, top: Array) -> None:
     """Fill f with mean + A z, of shape (C, CHUNK), less the largest of each point."""
     for c in range(f.shape[0]):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import HALF_LOG_2PI
 from hmcgp.runtime.typing import Array
 
@@ -25,7 +25,7 @@ _TAIL = -5.0  # below: continued fraction; above: erfc, whose cancellation in h 
 _TERMS = 30  # converged to the last bit for t >= 5
 
 
-@compiled
+@compiled_inside
 def logistic_terms(y: float, f: float) -> tuple[float, float, float, float]:
     """Log likelihood, g, w and ratio of the third derivative to w."""
     e = math.exp(-abs(f))
@@ -35,7 +35,7 @@ def logistic_terms(y: float, f: float) -> tuple[float, float, float, float]:
     return log_p, g, e / (1.0 + e) ** 2, math.copysign((1.0 - e) / (1.0 + e), f)
 
 
-@compiled
+@compiled_inside
 def probit_terms(y: float, f: float) -> tuple[float, float, float, float]:
     """Log likelihood, g, w and ratio of the third derivative to w."""
     z = y * f

@@ -22,11 +22,12 @@ from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
 from hmcgp.evidence.ep.em_surrogate import ExpectedLogDensity
 from hmcgp.kernels import Kernel, Parameter, contract
-from hmcgp.likelihoods import Likelihood
+from hmcgp.likelihoods import LabelNoise, Likelihood
 from hmcgp.model.arguments import check_data, check_input_names, check_kernel, weight_rows
 from hmcgp.model.compatibility import resolve
 from hmcgp.model.hyperparameters import Hyperparameters
 from hmcgp.model.memory import work_space
+from hmcgp.model.warm_start import FEW, MOST, carry_on, start_at
 from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluation, Expectation, failed_evaluation
 from hmcgp.priors.joint import Theta
 from hmcgp.runtime.fingerprint import table_identity
@@ -247,6 +248,7 @@ class Model:
         """Log prior density of u (Jacobian included) and its gradient."""
         return self._prior.logpdf_unconstrained(u)
 
+    @defer_interrupts
     def evaluate(self, u: Array, carry: object = None, gradient: bool = True) -> Evaluation:
         """Log posterior density of u, its gradient, and how the solver ended.
 
@@ -254,7 +256,7 @@ class Model:
         ----------
         u : ndarray of shape (n_dim,)
         carry : object, optional
-            `Evaluation.carry` of a nearby evaluation: its solution and the one before, from which the solver starts.
+            `Evaluation.carry` of a nearby evaluation: solutions there and before, from which the solver starts.
         gradient : bool, default=True
             False computes the value alone, in three quarters of the time with Laplace; the gradient is NaN then.
 
@@ -274,35 +276,38 @@ class Model:
                 "hyperparameters: sample or maximise with evidence='lower' (or 'laplace'), and bracket the evidence of "
                 "the draws with GPClassifier.evidence_bounds() or hmcgp.posterior.evidence_bounds."
             )
-        with deferred_interrupts(), np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
             try:
-                theta, start = self._theta_at(u), _extrapolated(carry)
+                theta, start = self._theta_at(u), start_at(u, carry)
                 if gradient:
                     evidence, dtheta = self._log_evidence(theta, start)
                 else:
                     evidence, dtheta = self._posterior(theta, start)[1], None
             except (NotPositiveDefinite, NotConverged) as error:
                 return failed_evaluation(u, carry, _FAILURES[type(error)])
-            return self._evaluation(u, carry, evidence, dtheta)
+            return self._evaluation(u, theta, carry, evidence, dtheta)
 
     def _theta_at(self, u: Array) -> Array:
-        if not np.abs(u).max(initial=0.0) <= _U_LIMIT:  # NaN fails too
+        # the length first: reductions of small arrays cost microseconds.  NaN fails both
+        if not (math.hypot(*u.tolist()) <= _U_LIMIT or np.abs(u).max(initial=0.0) <= _U_LIMIT):
             raise NotPositiveDefinite("the hyperparameters leave the range of float64.")
         return self._prior.constrain(u)
 
-    def _evaluation(self, u: Array, carry: object, evidence: Evidence, dtheta: Array | None) -> Evaluation:
+    def _evaluation(
+        self, u: Array, theta: Array, carry: object, evidence: Evidence, dtheta: Array | None
+    ) -> Evaluation:
         """Evaluation at u from the evidence there and its derivatives, if they were asked for."""
         log_prior, grad = self._prior.logpdf_unconstrained(u)
         value = evidence.log_z + log_prior
         if dtheta is None:
             grad = np.full_like(u, np.nan)
         else:
-            self._prior.add_pulled_back(grad, dtheta, u)
-        if not (math.isfinite(value) and (dtheta is None or np.isfinite(grad).all())):
+            self._prior.add_pulled_back(grad, dtheta, u, theta)
+        if not (math.isfinite(value) and (dtheta is None or all(map(math.isfinite, grad.tolist())))):
             return failed_evaluation(u, carry, NOT_POSITIVE_DEFINITE)
-        start = evidence.posterior.start
-        modes = (start, carry[0]) if isinstance(carry, tuple) else (start,)
-        return Evaluation(value, grad, modes, evidence.n_iter, evidence.residual)
+        solution = evidence.posterior.start
+        most = FEW if isinstance(self.likelihood, LabelNoise) else MOST
+        return Evaluation(value, grad, carry_on(carry, u, solution, most), evidence.n_iter, evidence.residual)
 
     @defer_interrupts
     def expectation(self, u: Array, carry: object = None) -> Expectation:
@@ -321,8 +326,8 @@ class Model:
         with np.errstate(all="ignore"):
             try:
                 theta = self._theta_at(u)
-                evidence, dtheta = self._log_evidence(theta, _extrapolated(carry))
-                evaluation = self._evaluation(u, carry, evidence, dtheta)
+                evidence, dtheta = self._log_evidence(theta, start_at(u, carry))
+                evaluation = self._evaluation(u, theta, carry, evidence, dtheta)
                 if evaluation.failure:
                     return Expectation(evaluation, None)
                 surrogate = copy.copy(self)
@@ -336,13 +341,3 @@ class Model:
         """Log posterior density of u and its gradient: finite, or -inf with a zero gradient."""
         evaluation = self.evaluate(self._prior.checked("u", u))
         return evaluation.logdensity, evaluation.grad
-
-
-def _extrapolated(carry: object) -> Array | None:
-    """Linear extrapolation of the last two solutions, from which the solver starts.
-
-    Along a trajectory this is ten times closer than the last one alone; after a turn, at worst twice as far.
-    """
-    if not isinstance(carry, tuple):
-        return None
-    return np.asarray(carry[0] if len(carry) == 1 else 2.0 * carry[0] - carry[1])

@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erf, expit, ndtr
 
 from hmcgp.errors import InvalidInput
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.runtime.typing import Array
 
 NARROW_VARIANCE = 1.25**2
@@ -82,7 +82,7 @@ def _averages(mean, variance, out):  # type: ignore[no-untyped-def]
         out[i] = p if mean[i] <= 0.0 else 1.0 - p  # mirror
 
 
-@compiled
+@compiled_inside
 def _narrow(c, v):  # type: ignore[no-untyped-def]
     """p(c, v) for c >= -v/2, v <= 25/16."""
     E = math.exp(-c)
@@ -98,7 +98,7 @@ def _narrow(c, v):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled
+@compiled_inside
 def _wide(c, v):  # type: ignore[no-untyped-def]
     """p(c, v) for c >= -v/2, v > 25/16."""
     if c - 0.5 * v > DIGITS:
@@ -119,7 +119,7 @@ def _wide(c, v):  # type: ignore[no-untyped-def]
     return probit + total * math.exp(-0.5 * c * tilt) / math.sqrt(2.0 * math.pi * v)
 
 
-@compiled
+@compiled_inside
 def n_wide_nodes(tilt, v):  # type: ignore[no-untyped-def]
     """Nodes up to the x where r(x) N(x) has fallen by exp(-37): x^2/2v + (1 + tilt) x = 37 for tilt in [-1/2, 0]."""
     if tilt > 0.0:

@@ -55,7 +55,7 @@ class Parameter(NamedTuple):
 
 def is_number(value: Value) -> bool:
     """True for a number or, one per input, a tuple (an array from `with_values`) of them."""
-    if isinstance(value, tuple | np.ndarray):
+    if type(value) is float or isinstance(value, tuple | np.ndarray):  # at every evaluation: Real takes longer to ask
         return True
     return isinstance(value, Real) and not isinstance(value, bool)
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.evidence import Iterative, SupportsLeaveGroupsOut, SupportsLeaveOneOut
 from hmcgp.model import Model
+from hmcgp.numerics import pareto
 from hmcgp.posterior.over_draws import Group, SolvedDraw, Statistic, summarise
 from hmcgp.posterior.weights import K_LIMIT, Draws, WeightedDraws
 from hmcgp.runtime import arviz_compat
@@ -243,7 +244,7 @@ def combine(
         pointwise, k = log_p[0], np.full(n, np.nan)
     else:
         removed = log_p if removed is None else removed
-        log_w, k = arviz_compat.psis(log_weight - removed.T, r_eff)  # (n, S): each row has weights of its own
+        log_w, k = pareto.smooth(log_weight - removed.T, r_eff)  # (n, S): each row has weights of its own
         pointwise = np.logaddexp.reduce(log_w + log_p.T, axis=1)
     log_weight = log_weight + np.zeros(n_draws)
     seen = np.logaddexp.reduce(log_p + log_weight[:, None], axis=0) - np.logaddexp.reduce(log_weight)

@@ -29,9 +29,9 @@ from scipy.special import gammaln, logsumexp
 
 from hmcgp.errors import InvalidInput, NotConverged
 from hmcgp.model import Model
+from hmcgp.numerics import chain_statistics
 from hmcgp.posterior.over_draws import GROUP_SIZE, slices
 from hmcgp.posterior.weights import Draws, WeightedDraws
-from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
 from hmcgp.runtime.random import RandomStateLike, as_generator
 from hmcgp.runtime.typing import Array
@@ -200,11 +200,11 @@ def _bridge(log_p: Array, log_g: Array, weight: Array, log_p_points: Array, log_
     f, h = map(np.exp, log_terms(log_z))
     mean = np.average(h, weights=weight)
     of_points = np.std(f) / np.mean(f) / np.sqrt(len(f))
-    return _Bridged(log_z, float(of_points), float(arviz_compat.mcse_mean(weight * (h - mean)) / mean))
+    return _Bridged(log_z, float(of_points), chain_statistics.mcse_mean(weight * (h - mean)) / mean)
 
 
 def _efficiency(x: Array) -> float:
     """Effective draws per draw of x, of shape (chains, m), from 0.01 to 1."""
-    error = arviz_compat.mcse_mean(x)
+    error = chain_statistics.mcse_mean(x)
     share = np.var(x) / (x.size * error**2) if error > 0.0 else 1.0
     return float(np.clip(share, 0.01, 1.0))

@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hmcgp.numerics import pareto
 from hmcgp.numerics.weighted import effective_number
-from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
 
 K_LIMIT = 0.7  # Pareto k up to which averages are reliable
@@ -81,7 +81,7 @@ def pareto_smoothed(log_ratios: Array, r_eff: float = 1.0) -> Weights:
     """
     possible = np.isfinite(log_ratios)
     log_weight = np.full(len(log_ratios), -np.inf)
-    smoothed, k = arviz_compat.psis(log_ratios[None, possible], r_eff)
+    smoothed, k = pareto.smooth(log_ratios[None, possible], r_eff)
     log_weight[possible] = smoothed[0]
     return Weights(log_weight, float(k[0]), effective_number(np.exp(log_weight)))
 

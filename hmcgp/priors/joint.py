@@ -20,7 +20,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.parameters import Parameter
 from hmcgp.parameters.declaration import POSITIVE, interval
-from hmcgp.parameters.transforms import Transform
+from hmcgp.parameters.transforms import Log, Transform
 from hmcgp.priors import Prior, default_prior
 from hmcgp.runtime.typing import Array
 
@@ -42,6 +42,7 @@ class HyperPrior:
         self._priors: list[Prior] = [p.value for p in self.parameters]
         self._support = self._per_value([q.support for q in self._priors])
         self._transforms = _runs(self._priors, self.slices)
+        self._exponential = [t for t, _ in self._transforms] == [Log()]
         laws = [q.normal for q in self._priors]
         self._normal = None if None in laws else self._per_value(laws)  # mean, sd
         if self._normal is not None:
@@ -118,8 +119,11 @@ class HyperPrior:
             total += float(values.sum())
         return total, grad
 
-    def add_pulled_back(self, grad: Array, dtheta: Array, u: Array) -> None:
-        """Add dtheta dT/du, a gradient in natural parameters taken to u, to `grad` in place."""
+    def add_pulled_back(self, grad: Array, dtheta: Array, u: Array, theta: Array) -> None:
+        """Add dtheta dT/du, a gradient in natural parameters taken to u, to `grad` in place; theta is T(u)."""
+        if self._exponential:  # dT/du = T, the usual case
+            grad += dtheta * theta
+            return
         for t, s in self._transforms:
             grad[s] += dtheta[s] * t.dconstrain(u[s])
 

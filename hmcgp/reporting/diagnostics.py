@@ -1,6 +1,6 @@
 """Can the draws be trusted?  A table, a list of findings, and warnings.
 
-`summary` tabulates arviz's statistics (`hmcgp.reporting.convergence`); `check` holds them against the usual limits
+`summary` tabulates arviz's statistics (`hmcgp.numerics.chain_statistics`); `check` holds them against the usual limits
 (`hmcgp.reporting.findings`), and `warn` passes what it finds on to the user.
 """
 
@@ -14,9 +14,10 @@ import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
+from hmcgp.numerics.chain_statistics import mcse_mean, rhat
 from hmcgp.numerics.weighted import weighted_quantile
 from hmcgp.reporting import findings
-from hmcgp.reporting.convergence import bfmi, ess, mcse_mean, rhat, weighted_ess
+from hmcgp.reporting.convergence import bfmi, ess, weighted_ess
 from hmcgp.reporting.findings import SOLVER_KINDS, Finding
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.trace import Trace

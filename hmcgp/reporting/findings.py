@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hmcgp.reporting.convergence import MIN_DRAWS, bfmi, ess, rhat
+from hmcgp.numerics.chain_statistics import MIN_DRAWS, rhat
+from hmcgp.reporting.convergence import bfmi, ess
 from hmcgp.reporting.multimodality import describe_modes
 from hmcgp.samplers.trace import Trace
 

@@ -20,8 +20,6 @@ import numpy as np
 
 from hmcgp.runtime.typing import Array
 
-TAIL = (0.05, 0.95)  # the quantiles of the tail ESS; 1.x has no default for arrays
-
 
 @cache
 def major() -> int:
@@ -38,69 +36,6 @@ def import_arviz() -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing a major refactor", category=FutureWarning)
         return importlib.import_module("arviz")
-
-
-@cache
-def _array_statistics() -> Any:
-    """`rhat`, `ess`, `mcse` and `bfmi` for (chain, draw) arrays, by the cheapest import there is."""
-    if major() >= 1:  # the array layer alone: half the import time of arviz, no plotting
-        return importlib.import_module("arviz_stats.base").array_stats
-    return import_arviz()
-
-
-def rhat(x: Array) -> float:
-    """Rank-normalised split R-hat of x, of shape (chains, draws)."""
-    return _scalar(_array_statistics().rhat(x, method="rank"))
-
-
-def ess_bulk(x: Array) -> float:
-    """Effective sample size of the bulk of x, of shape (chains, draws)."""
-    return _scalar(_array_statistics().ess(x, method="bulk"))
-
-
-def ess_mean(x: Array) -> float:
-    """Effective sample size for the mean of x, of shape (chains, draws)."""
-    return _scalar(_array_statistics().ess(x, method="mean"))
-
-
-def ess_tail(x: Array) -> float:
-    """Smaller effective sample size of the 5 % and 95 % quantiles of x, of shape (chains, draws)."""
-    return _scalar(_array_statistics().ess(x, method="tail", prob=TAIL))
-
-
-def mcse_mean(x: Array) -> float:
-    """Monte Carlo standard error of the mean of x, of shape (chains, draws)."""
-    return _scalar(_array_statistics().mcse(x, method="mean"))
-
-
-def bfmi(energy: Array) -> Array:
-    """Bayesian fraction of missing information, (chains,), of an energy of shape (chains, draws)."""
-    return np.asarray(_array_statistics().bfmi(energy), dtype=np.float64)
-
-
-def psis(log_ratios: Array, r_eff: float) -> tuple[Array, Array]:
-    """Logarithms of Pareto-smoothed importance weights, normalised, and shapes k of the tails.
-
-    The importance ratios of S draws for each of n targets come as logarithms of shape (n, S); r_eff is the number of
-    effective draws per draw.  Where a tail holds too few different draws, k is infinite, and the weights are left as
-    they are; it is 0 where all ratios of a target are equal.
-    """
-    x = np.array(log_ratios, dtype=float)
-    n_draws = x.shape[1]
-    tail = min(n_draws // 5, int(3.0 * np.sqrt(n_draws / r_eff)))  # what both versions take; 1.x raises below 5
-    ordered = np.sort(x, axis=1)
-    k = np.where(np.ptp(x, axis=1) > 0.0, np.inf, 0.0)
-    if tail >= 5:
-        rows = ordered[:, -tail] < ordered[:, -1]
-        # repeated draws at the foot of the tail would have no excess over it, and 1.x no answer: 1e-9 tells them apart
-        x[rows], k[rows] = _psislw(x[rows] + np.linspace(0.0, 1e-9, n_draws), r_eff)
-    return x - np.logaddexp.reduce(x, axis=1, keepdims=True), k
-
-
-def _psislw(x: Array, r_eff: float) -> tuple[Any, Any]:
-    if major() >= 1:  # takes log likelihoods, the negative log ratios
-        return _array_statistics().psislw(-x, r_eff=r_eff)
-    return _array_statistics().psislw(x, reff=r_eff)
 
 
 def elpd_data(pointwise: Array, pareto_k: Array, n_parameters: float, n_samples: int) -> Any:
@@ -129,10 +64,6 @@ def elpd_data(pointwise: Array, pareto_k: Array, n_parameters: float, n_samples:
 
 # in this order, as 0.2x prints them by their places
 _LOO_ROWS = ["elpd_loo", "se", "p_loo", "n_samples", "n_data_points", "warning", "loo_i", "pareto_k", "scale", "good_k"]
-
-
-def _scalar(value: Any) -> float:
-    return float(np.asarray(value).item())  # a float, a 0-d or a 1-element array, depending on the version
 
 
 def build_container(groups: Mapping[str, Any], attrs: Mapping[str, Any]) -> Any:

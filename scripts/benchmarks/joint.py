@@ -21,8 +21,8 @@ import numpy as np
 from sklearn.metrics import log_loss
 
 from hmcgp import sample_jointly
+from hmcgp.numerics import chain_statistics
 from hmcgp.reporting import diagnostics
-from hmcgp.runtime import arviz_compat
 from hmcgp.samplers import Trace
 from scripts.benchmarks import contenders, samplers
 from scripts.benchmarks.evidence import verdict
@@ -80,7 +80,7 @@ def reference(name: str, *, tune: int, draws: int, seed: int) -> dict[str, Any]:
         "names": joint.trace.names,
         "u_mean": u.mean(axis=(0, 1)).round(4).tolist(),
         "u_sd": u.std(axis=(0, 1)).round(4).tolist(),
-        "u_mcse": [round(float(c.std() / np.sqrt(arviz_compat.ess_bulk(c))), 4) for c in np.moveaxis(u, 2, 0)],
+        "u_mcse": [round(float(c.std() / np.sqrt(chain_statistics.ess_bulk(c))), 4) for c in np.moveaxis(u, 2, 0)],
         "r_hat": round(float(table["r_hat"].max()), 4),
         "ess_bulk": round(float(table["ess_bulk"].min())),
         "errors": errors(p, split.y_test),

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hmcgp import sample
-from hmcgp.runtime import arviz_compat
+from hmcgp.numerics import chain_statistics
 from scripts.benchmarks import contenders
 from scripts.papers import barber_williams as paper
 
@@ -121,7 +121,7 @@ def read(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def judge(draws: Any) -> dict[str, float]:
     columns = [draws[:, :, j] for j in range(draws.shape[2])]
-    return {"ess": min(map(arviz_compat.ess_bulk, columns)), "r_hat": max(map(arviz_compat.rhat, columns))}
+    return {"ess": min(map(chain_statistics.ess_bulk, columns)), "r_hat": max(map(chain_statistics.rhat, columns))}
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -24,12 +24,12 @@ from scipy.special import softmax
 from hmcgp import GPRegressor, Model, find_map, find_modes, plots, sample
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian
+from hmcgp.numerics import chain_statistics
 from hmcgp.optimize.maximum import MapResult
 from hmcgp.plots import style
 from hmcgp.posterior import predict
 from hmcgp.priors import LogNormal
 from hmcgp.reporting import diagnostics
-from hmcgp.runtime import arviz_compat
 from hmcgp.samplers import JumpingHMC, Modes, Sampler, Trace
 
 # -- figure 4 --------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Share(NamedTuple):
 
 def wiggly_share(ours: TwoWays, trace: Trace) -> Share:
     here = (trace.draws[:, :, 0] < ours.divide).astype(float)
-    return Share(float(here.mean()), arviz_compat.mcse_mean(here), here.mean(axis=1).tolist())
+    return Share(float(here.mean()), chain_statistics.mcse_mean(here), here.mean(axis=1).tolist())
 
 
 # -- figures 5 and 6 -------------------------------------------------------------------------------------------------

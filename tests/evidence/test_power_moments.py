@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from scipy.special import log_expit, log_ndtr
 
-from hmcgp.evidence.ep.power_moments import cumulants_power, flip_slope_power, tilted_power
+from hmcgp.evidence.ep import power_moments
 from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, STEP
+from hmcgp.numerics.compiled import compiled
+
+cumulants_power, flip_slope_power, tilted_power = (
+    compiled(f) for f in (power_moments.cumulants_power, power_moments.flip_slope_power, power_moments.tilted_power)
+)
 
 CAVITIES = [(0.0, 1e-4), (0.3, 1.0), (-4.0, 2.0), (5.0, 10.0), (-6.0, 4.0), (-30.0, 50.0), (30.0, 400.0), (-100.0, 1e3)]
 

@@ -6,8 +6,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from hmcgp.evidence.ep.tilted_moments import cumulants, flip_slope, tilted
+from hmcgp.evidence.ep import tilted_moments
 from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, STEP
+from hmcgp.numerics.compiled import compiled
+
+cumulants, flip_slope, tilted = (
+    compiled(f) for f in (tilted_moments.cumulants, tilted_moments.flip_slope, tilted_moments.tilted)
+)
 
 
 def exact_logistic(mu, v):

@@ -2,7 +2,12 @@ import numpy as np
 import pytest
 
 from hmcgp.numerics import lapack
+from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.exponential import exp_nonpositive
+
+cholesky_solve_inplace = compiled(lapack.cholesky_solve_inplace)
+signed_cholesky_inplace = compiled(lapack.signed_cholesky_inplace)
+inverse_from_signed_cholesky_inplace = compiled(lapack.inverse_from_signed_cholesky_inplace)
 
 
 @pytest.fixture(params=[1, 3, 28, 29, 64, 65, 111, 150, 227])
@@ -44,8 +49,23 @@ def test_solve_and_product(spd):
     lapack.symmetric_times(L, x, out)
     np.testing.assert_allclose(out, spd @ x, rtol=1e-12, atol=1e-12)
     lapack.cholesky_inplace(L)
-    lapack.cholesky_solve_inplace(L, out)
+    cholesky_solve_inplace(L, out)
     np.testing.assert_allclose(out, x, atol=1e-12)
+
+
+def test_upper_triangles(spd):
+    """Factor, solution and product in the upper triangle, over a NaN lower one, and mirrored."""
+    x, out = np.linspace(-1.0, 2.0, len(spd)), np.empty(len(spd))
+    U = junk_above(spd).T.copy()
+    compiled(lapack.symmetric_upper_times)(U, x, out)
+    np.testing.assert_allclose(out, spd @ x, rtol=1e-12, atol=1e-12)
+    assert compiled(lapack.cholesky_upper_inplace)(U)
+    np.testing.assert_allclose(np.triu(U), np.linalg.cholesky(spd).T, rtol=1e-12, atol=1e-13)
+    assert np.isnan(U[np.tril_indices(len(spd), -1)]).all()
+    compiled(lapack.cholesky_upper_solve_inplace)(U, out)
+    np.testing.assert_allclose(out, x, rtol=1e-10, atol=1e-11)
+    compiled(lapack.mirror_upper)(U)
+    np.testing.assert_array_equal(U, U.T)
 
 
 def test_triangular_solves_of_many_columns_and_the_gram_matrix(spd):
@@ -82,16 +102,16 @@ def test_signed_cholesky(n, n_negative):
     K = B @ B.T / n
     A = np.diag(sign) + root[:, None] * K * root
     M = junk_above(A)
-    assert lapack.signed_cholesky_inplace(M, n - n_negative)
+    assert signed_cholesky_inplace(M, n - n_negative)
     assert np.isnan(M[np.triu_indices(n, 1)]).all()
     L = np.tril(M)
     np.testing.assert_allclose(L * sign @ L.T, A, atol=1e-12)
     np.testing.assert_allclose(lapack.log_determinant(M), np.linalg.slogdet(A)[1], atol=1e-11)
-    lapack.inverse_from_signed_cholesky_inplace(M, n - n_negative)
+    inverse_from_signed_cholesky_inplace(M, n - n_negative)
     lapack.mirror_lower(M)
     np.testing.assert_allclose(M @ A, np.eye(n), atol=1e-10)
 
 
 def test_signed_cholesky_reports_that_there_is_none():
-    assert not lapack.signed_cholesky_inplace(np.array([[-1.0, 0.0], [0.0, -1.0]]), 1)
-    assert not lapack.signed_cholesky_inplace(np.array([[1.0, 0.0], [0.0, 1.0]]), 1)
+    assert not signed_cholesky_inplace(np.array([[-1.0, 0.0], [0.0, -1.0]]), 1)
+    assert not signed_cholesky_inplace(np.array([[1.0, 0.0], [0.0, 1.0]]), 1)

@@ -83,7 +83,7 @@ def test_log_density_and_gradient_of_all_together():
     np.testing.assert_allclose(prior.logpdf_unconstrained(u)[0], natural + np.log(slopes).sum(), rtol=1e-13)
     check_gradient(prior.logpdf_unconstrained, u)
     grad = np.zeros(4)
-    prior.add_pulled_back(grad, np.ones(4), u)
+    prior.add_pulled_back(grad, np.ones(4), u, prior.constrain(u))
     np.testing.assert_allclose(grad, slopes, rtol=1e-13)
 
 

@@ -24,12 +24,12 @@ import numpy as np
 
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence import newton
-from hmcgp.evidence.laplace.mode_search import find_mode
+from hmcgp.evidence.laplace import mode_search
 from hmcgp.evidence.rounding import ROUNDED_AWAY
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.terms import LOGISTIC
 from hmcgp.numerics import lapack
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import EPS
 from hmcgp.runtime.typing import Array
 
@@ -47,7 +47,7 @@ WEIGHT = 12
 ROWS = 13
 
 
-@compiled
+@compiled_inside
 def _excess(z: float) -> float:
     """The excess of x over 4, divided by 4: z coth z - 1."""
     if z > 1.0:
@@ -58,7 +58,7 @@ def _excess(z: float) -> float:
     return fraction
 
 
-@compiled
+@compiled_inside
 def nu_of_x(x: float) -> float:
     """The ν > 0 with x = 2ν/tanh(ν/2), by Newton's method on the convex z coth z."""
     e = 0.25 * x - 1.0
@@ -72,7 +72,7 @@ def nu_of_x(x: float) -> float:
     return 2.0 * z
 
 
-@compiled
+@compiled_inside
 def _sites(state: Array) -> float:
     """Fill x, w, q and q' at ν; returns Σ ω[log σ(ν) - ν/2 + λν²] = Σ ω[½ zT - log 2cosh z]."""
     total = 0.0
@@ -92,7 +92,7 @@ def _sites(state: Array) -> float:
     return total
 
 
-@compiled
+@compiled_inside
 def _evaluate(K: Array, y: Array, state: Array, L: Array) -> tuple[bool, float]:
     """Log Z' at ν, leaving sites, α and mean in `state`, and the factor of B in L.
 
@@ -116,7 +116,7 @@ def _evaluate(K: Array, y: Array, state: Array, L: Array) -> tuple[bool, float]:
     return True, value - 0.5 * lapack.log_determinant(L)
 
 
-@compiled
+@compiled_inside
 def _gradient_in_x(state: Array, B_inverse: Array) -> None:
     """Fill r = w - diag R + c² - q."""
     for i in range(state.shape[1]):
@@ -125,7 +125,7 @@ def _gradient_in_x(state: Array, B_inverse: Array) -> None:
         )
 
 
-@compiled
+@compiled_inside
 def _hessian(state: Array, B_inverse: Array, A: Array) -> bool:
     """Lower Cholesky factor of A = diag(w² + q') - R∘R + 2 diag(c) R diag(c)."""
     root_w, c = state[ROOT_CURVATURE], state[GAP]
@@ -138,7 +138,7 @@ def _hessian(state: Array, B_inverse: Array, A: Array) -> bool:
     return lapack.cholesky_inplace(A)
 
 
-@compiled
+@compiled_inside
 def _newton(state: Array, A: Array) -> float:
     """Solve A δx = r by the factor at hand; returns the decrement √(½ r'δx)."""
     newton.copy(state[RESIDUAL], state[STEP])
@@ -146,7 +146,7 @@ def _newton(state: Array, A: Array) -> float:
     return math.sqrt(0.5 * newton.dot(state[RESIDUAL], state[STEP]))
 
 
-@compiled
+@compiled_inside
 def _move(state: Array, length: float) -> None:
     """ν at x + length δx, kept inside ωx > 4."""
     for i in range(state.shape[1]):
@@ -154,7 +154,7 @@ def _move(state: Array, length: float) -> None:
         state[NU, i] = nu_of_x(max(x + length * state[WEIGHT, i] * state[STEP, i], 4.0 + _KEPT * (x - 4.0)))
 
 
-@compiled
+@compiled_inside
 def _rounding(K: Array, state: Array) -> float:
     """The decrement that rounding makes: relative errors of B⁻¹ are eps |B|, and |B| <= 1 + Σ w_i K_ii."""
     total = 1.0
@@ -163,7 +163,7 @@ def _rounding(K: Array, state: Array) -> float:
     return EPS * total
 
 
-@compiled
+@compiled_inside
 def _slack(K: Array, state: Array, value: float) -> float:
     """Bound on how far rounding alone, of Σ ν, of α'Kα and of log|B|, may let log Z' fall."""
     size, scale, sites = 0.0, 0.0, 0.0
@@ -174,7 +174,7 @@ def _slack(K: Array, state: Array, value: float) -> float:
     return 1e-13 * abs(value) + 4.0 * (EPS * (scale * size * size + sites) + _rounding(K, state))
 
 
-@compiled
+@compiled_inside
 def _begin(K: Array, start: Array, warm: bool, state: Array) -> None:
     """ν from the start; or, cold, between that of a vanishing prior, √K_ii, and that of labels without neighbours."""
     for i in range(state.shape[1]):
@@ -182,7 +182,7 @@ def _begin(K: Array, start: Array, warm: bool, state: Array) -> None:
         state[NU, i] = max(abs(start[i]) if warm else min(cold, math.sqrt(cold)), 2.0 * _SMALLEST)
 
 
-@compiled
+@compiled_inside
 def _ascend(
     K: Array, y: Array, state: Array, L: Array, value: float, n_factor: int, max_iter: int
 ) -> tuple[int, int, float]:
@@ -201,7 +201,7 @@ def _ascend(
     return NOT_CONVERGED, n_factor, value
 
 
-@compiled
+@compiled_inside
 def _maximise(
     K: Array, y: Array, weights: Array, start: Array, warm: bool, L: Array, tol: float, max_iter: int
 ) -> tuple[int, int, float, float, Array]:
@@ -268,8 +268,9 @@ def solve_upper(
     G = ½ bb', work space where it was not asked for.
     """
     n = K.shape[0]
-    work = np.empty_like(K)
-    status, n_factor, residual, _, state = find_mode(K, y, weights, LOGISTIC, start, warm, work, tol, max_iter)
+    status, n_factor, residual, _, state, work = mode_search.solve(
+        K, y, weights, LOGISTIC, start, warm, tol, max_iter, False
+    )
     b, mean = np.empty(n), np.empty(n)
     r, step = np.empty(n), np.empty(n)
     for i in range(n):
@@ -281,7 +282,7 @@ def solve_upper(
         b[i] = weights[i] * mu * y[i]
         if 0.0 < mu < 1.0:
             log_z += weights[i] * (mu * math.log(mu) + (1.0 - mu) * math.log1p(-mu))
-    lapack.symmetric_times(K, b, mean)
+    lapack.symmetric_upper_times(K, b, mean)
     for i in range(n):
         log_z += 0.5 * b[i] * mean[i]
     if gradient:

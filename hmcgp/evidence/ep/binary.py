@@ -86,7 +86,8 @@ def solve_sites(
     """Solve for the sites by sweeps and, where flipped labels make these cycle, by a double loop."""
     (kind, flip), weights = likelihood.site(), likelihood.row_weights(len(y))
     begin, warm = provider.starting_point(start, y, 2 * len(y))
-    solved = core.solve(K, y, weights, kind, flip, begin, warm, provider.tol, provider.max_iter, sequential, gradient)
+    noise = flip if isinstance(likelihood, LabelNoise) else None
+    solved = core.solve(K, y, weights, kind, noise, begin, warm, provider.tol, provider.max_iter, sequential, gradient)
     if solved[0] == NOT_CONVERGED and flip > 0.0:
         last = double.solve(K, y, weights, kind, flip, begin, warm, provider.tol, _DOUBLE * provider.max_iter, gradient)
         solved = count_both(solved, last)

@@ -23,26 +23,26 @@ import math
 import numpy as np
 
 from hmcgp.evidence.laplace.softmax_algebra import factor
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.lapack import add_gram, mirror_lower, triangular_solve_inplace
 from hmcgp.runtime.typing import Array
 
 _MIN_PRECISION = 1e-12  # of a, or a K_c: a smaller one has no effect, and 1/√a would magnify rounding
 
 
-@compiled
+@compiled_inside
 def other_class(p: int, own: int) -> int:
     """Class of site p of a row of class `own`."""
     return p if p < own else p + 1
 
 
-@compiled
+@compiled_inside
 def _site_of_class(c: int, own: int) -> int:
     """Site of class c != own, in a row of class `own`."""
     return c if c < own else c - 1
 
 
-@compiled
+@compiled_inside
 def _prior_covariance(noise: float, own: int, j: int, own2: int, m: int, K_own: float, K_j: float) -> float:
     """cov(h_ij, h_kl) of rows of the classes own, own2 against the classes j, m; K_own and K_j at these rows."""
     value = noise
@@ -95,7 +95,7 @@ def precisions_by_class(K: Array, y: Array, w: Array) -> Array:
     return a
 
 
-@compiled
+@compiled_inside
 def _class_variances(K: Array, B_inverse: Array, a: Array, root: Array, F: Array) -> None:
     """Fill F, of shape (n,), with the diagonal of F_c; B_inverse has both triangles, K the lower one."""
     n = F.shape[0]
@@ -109,7 +109,7 @@ def _class_variances(K: Array, B_inverse: Array, a: Array, root: Array, F: Array
         F[i] = total / root[i]
 
 
-@compiled
+@compiled_inside
 def _coupling_vectors(A: Array, M: Array, root: Array, total: Array, y: Array) -> Array:
     """Vectors t, as columns, of shape (n, n (C - 1)).  A has both triangles of B_c⁻¹, root is of shape (C, n)."""
     n_classes, n = A.shape[0], A.shape[1]
@@ -129,7 +129,7 @@ def _coupling_vectors(A: Array, M: Array, root: Array, total: Array, y: Array) -
     return T
 
 
-@compiled
+@compiled_inside
 def _add_class_covariances(A: Array, a: Array, root: Array, total: Array, F: Array, y: Array, S: Array) -> None:
     """Add [i = k]/Σa + Σ_c (b_ic - [c = j])(b_kc - [c = l]) F_c(i, k) to the lower triangle of S; F has diagonals."""
     n_classes, n = a.shape
@@ -153,7 +153,7 @@ def _add_class_covariances(A: Array, a: Array, root: Array, total: Array, F: Arr
                     row[i2 * others + q] += value
 
 
-@compiled
+@compiled_inside
 def posterior_of_contrasts(K: Array, y: Array, w: Array, work: Array, S: Array) -> tuple[bool, float]:
     """Fill S with the covariance of h under q, both triangles; returns success and log|I + cov(h, h) diag w|.
 

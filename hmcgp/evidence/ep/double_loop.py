@@ -34,7 +34,7 @@ from hmcgp.evidence.ep.log_evidence import evidence_at_solution
 from hmcgp.evidence.ep.parallel_sweeps import MAX_WARM_RESIDUAL
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
 from hmcgp.evidence.status import NOT_CONVERGED
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.lapack import cholesky_inplace, cholesky_solve_inplace, inverse_from_cholesky_inplace
 from hmcgp.runtime.typing import Array
 
@@ -44,7 +44,7 @@ _MIN_CAVITY = 0.1  # fraction of its cavity precisions that a move to the margin
 _STALLED = 10.0  # where Newton's method stalls, so many times the expected rounding count as rounding
 
 
-@compiled
+@compiled_inside
 def _outer_value(outer: Array, state: Array, inner: float) -> float:
     """Φ, given the minimum `inner` of J; infinite where that is."""
     total = 0.0
@@ -54,7 +54,7 @@ def _outer_value(outer: Array, state: Array, inner: float) -> float:
     return total - inner if inner < np.inf else np.inf
 
 
-@compiled
+@compiled_inside
 def _outer_moments(outer: Array, S: Array, state: Array, gaussian: Array) -> float:
     """Fill `gaussian` with Cs/k and the moments of q less those of the Gaussians (h, t), f measured from m.
 
@@ -71,7 +71,7 @@ def _outer_moments(outer: Array, S: Array, state: Array, gaussian: Array) -> flo
     return size
 
 
-@compiled
+@compiled_inside
 def _curvature_factor(S: Array, tilted: Array, gaussian: Array, theta: float, H: Array) -> bool:
     """Overwrite H, of shape (2n, 2n), by the Cholesky factor of Hθ; False where there is none.
 
@@ -104,7 +104,7 @@ def _curvature_factor(S: Array, tilted: Array, gaussian: Array, theta: float, H:
     return cholesky_inplace(H)
 
 
-@compiled
+@compiled_inside
 def _outer_step(outer: Array, S: Array, state: Array, tilted: Array, gaussian: Array, theta: float, H: Array) -> bool:
     """Move (h, t), and the sites with it; False, and nothing moves, where Hθ is not positive definite."""
     if not _curvature_factor(S, tilted, gaussian, theta, H):
@@ -129,7 +129,7 @@ def _outer_step(outer: Array, S: Array, state: Array, tilted: Array, gaussian: A
     return True
 
 
-@compiled
+@compiled_inside
 def _advance(outer: Array, S: Array, state: Array, tilted: Array, gaussian: Array, theta: float, H: Array) -> float:
     """Move (h, t), and the sites with it, with the first θ from here on whose Hθ is positive definite; returns θ."""
     while theta < 1.0 and not _outer_step(outer, S, state, tilted, gaussian, theta, H):
@@ -147,7 +147,7 @@ def _advance(outer: Array, S: Array, state: Array, tilted: Array, gaussian: Arra
     return min(theta, 1.0)
 
 
-@compiled
+@compiled_inside
 def _set_start(
     K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, work: Array, S: Array, state: Array,
     order: Array, outer: Array,
@@ -165,7 +165,7 @@ def _set_start(
         outer[OUTER_ETA, i], outer[OUTER_PRECISION, i] = 0.0, 1.0 / K[i, i]
 
 
-@compiled
+@compiled_inside
 def _relaxed(theta: float) -> float:
     """θ of the next step, after one that lowered Φ."""
     if theta == 1.0:
@@ -173,7 +173,7 @@ def _relaxed(theta: float) -> float:
     return 0.2 * theta if theta > 1e-3 else 0.0
 
 
-@compiled
+@compiled_inside
 def _minimise_outer(
     K: Array, y: Array, kind: int, flip: float, tol: float, max_iter: int, work: Array, S: Array, state: Array,
     order: Array, outer: Array,

@@ -27,7 +27,7 @@ from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.power_moments import cumulants_power
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
 from hmcgp.numerics import lapack
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled_inside
 from hmcgp.runtime.typing import Array
 
 _MAX_HALVINGS = 30
@@ -39,7 +39,7 @@ OUTER_ETA, OUTER_PRECISION = 0, 1  # rows of `outer`: h and t
 VAR_F, COV_F_F2, VAR_F2, DIFF_F, DIFF_F2 = 0, 1, 2, 3, 4
 
 
-@compiled
+@compiled_inside
 def inner_objective(
     K: Array, y: Array, kind: int, flip: float, outer: Array, work: Array, S: Array, state: Array, order: Array,
     tilted: Array,
@@ -67,7 +67,7 @@ def inner_objective(
     return total if math.isfinite(total) else np.inf
 
 
-@compiled
+@compiled_inside
 def _newton_step(S: Array, state: Array, tilted: Array, A: Array, B: Array) -> float:
     """Fill ETA_STEP and PRECISION_STEP with Newton's step; returns the slope of J along it, or 1 if there is none.
 
@@ -100,7 +100,7 @@ def _newton_step(S: Array, state: Array, tilted: Array, A: Array, B: Array) -> f
     return slope
 
 
-@compiled
+@compiled_inside
 def _step_from_kept(state: Array, step: float) -> None:
     """Move the sites from those last kept by a fraction of Newton's step."""
     for i in range(state.shape[1]):
@@ -108,7 +108,7 @@ def _step_from_kept(state: Array, step: float) -> None:
         state[site.PRECISION, i] = state[site.KEPT_PRECISION, i] + step * state[site.PRECISION_STEP, i]
 
 
-@compiled
+@compiled_inside
 def minimise_inner(
     K: Array, y: Array, kind: int, flip: float, outer: Array, goal: float, budget: int, work: Array, S: Array,
     state: Array, order: Array, tilted: Array, B: Array,

@@ -15,7 +15,7 @@ from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.power_moments import flip_slope_power
 from hmcgp.evidence.ep.site_algebra import gradient_inplace, pseudo_target_precision
 from hmcgp.evidence.status import CONVERGED
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.runtime.typing import Array
 
 
@@ -30,7 +30,7 @@ def log_evidence(state: Array, log_det: float) -> float:
     return total
 
 
-@compiled
+@compiled_inside
 def flip_derivative(kind: int, flip: float, y: Array, state: Array) -> float:
     """∂ log Z/∂ε = Σ k_i ∂ log Ẑ_i/∂ε, which is Σ (1 - 2Φ(z_i))/Ẑ_i where all weights are 1."""
     total = 0.0
@@ -40,7 +40,7 @@ def flip_derivative(kind: int, flip: float, y: Array, state: Array) -> float:
     return total
 
 
-@compiled
+@compiled_inside
 def leave_copies_out(state: Array) -> None:
     """Turn the cavities, which leave one copy of a row out, into those without all of its copies."""
     for i in range(state.shape[1]):
@@ -51,13 +51,18 @@ def leave_copies_out(state: Array) -> None:
 
 @compiled
 def evidence_at_solution(
-    y: Array, kind: int, flip: float, status: int, log_det: float, gradient: bool, work: Array, S: Array, state: Array,
-    order: Array,
+    y: Array, kind: int, flip: float | None, status: int, log_det: float, gradient: bool, work: Array, S: Array,
+    state: Array, order: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """Log evidence and its derivative in the flip rate, where CONVERGED; S becomes G, or R without the gradient."""
+    """Log evidence and its derivative in the flip rate, where CONVERGED; S becomes G, or R without the gradient.
+
+    Where labels are not flipped, `flip` is None, and the derivative 0.
+    """
     if status != CONVERGED:
         return -np.inf, 0.0
-    log_z, dflip = log_evidence(state, log_det), flip_derivative(kind, flip, y, state)
+    log_z, dflip = log_evidence(state, log_det), 0.0
+    if flip is not None:  # decided when this is compiled
+        dflip = flip_derivative(kind, flip, y, state)
     leave_copies_out(state)
     pseudo_target_precision(state[site.PRECISION], order, work, S)
     if gradient:

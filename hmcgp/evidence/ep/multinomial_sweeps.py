@@ -1,4 +1,4 @@
-"""Compiled expectation propagation for several classes: sites, log evidence and gradient in one call.
+"""Expectation propagation for several classes: sites, log evidence and gradient, compiled in parts.
 
 Symbols as in `hmcgp.evidence.ep.multinomial` and `hmcgp.evidence.ep.class_contrasts`.  The sweeps are those of two
 classes (`hmcgp.evidence.ep.parallel_sweeps`).  With x_c = (B'x)_c and the factors of `hmcgp.evidence.laplace.softmax`,
@@ -55,7 +55,6 @@ def _gradient(A: Array, M: Array, root: Array, x: Array, dK: Array) -> None:
         mirror_lower(dK[k])
 
 
-@compiled
 def solve(
     K: Array, y: Array, n_classes: int, start: Array, warm: bool, tol: float, max_iter: int, with_gradient: bool
 ) -> tuple[int, int, float, float, Array, Array, Array, Array, Array, Array, Array]:
@@ -72,7 +71,20 @@ def solve(
     few = n_classes <= _FEW_CLASSES
     work, S = np.empty((n_sites, n_sites) if few else ((n_classes + 1) * n, n)), np.empty((n_sites, n_sites))
     status, n_factor, residual, log_det = sweep(
-        H, labels, PROBIT, 0.0, start, warm, tol, max_iter, False, work, S, state, order, K[:0] if few else K, y
+        H,
+        labels,
+        PROBIT,
+        0.0,
+        start,
+        warm,
+        tol,
+        max_iter,
+        False,
+        work,
+        S,
+        state,
+        order,
+        *((None, None) if few else (K, y)),
     )
     f, x = np.empty((n_classes, n)), sums_by_class(state[ALPHA], y, n_classes)
     for c in range(n_classes):

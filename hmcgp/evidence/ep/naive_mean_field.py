@@ -11,13 +11,13 @@ from hmcgp.evidence.ep.tap import iterate_tap, mean_residual, solve_means
 from hmcgp.evidence.newton import copy
 from hmcgp.evidence.rounding import LOST_NATS
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
 
 
-@compiled
+@compiled_inside
 def _error_of_log_z(K: Array, state: Array, residual: float) -> float:
     """Bound on the effect of rounding, and of a residual, on log Z.
 
@@ -30,14 +30,14 @@ def _error_of_log_z(K: Array, state: Array, residual: float) -> float:
     return (0.5 * EPS * total + residual) * total
 
 
-@compiled
+@compiled_inside
 def _clip_precisions(state: Array) -> None:
     """Put negative precisions of sites to 0."""
     for i in range(state.shape[1]):
         state[site.PRECISION, i] = max(state[site.PRECISION, i], 0.0)
 
 
-@compiled
+@compiled_inside
 def _iterate_naive(
     K: Array, y: Array, kind: int, flip: float, tol: float, max_iter: int, work: Array, S: Array, state: Array,
     order: Array,
@@ -76,7 +76,7 @@ def _iterate_naive(
     return NOT_CONVERGED, n_factor, residual, np.inf
 
 
-@compiled
+@compiled_inside
 def _naive_evidence(state: Array) -> float:
     """Log Z = Σ k_i log Z₀ - ½ Σ x_i γ_i."""
     log_z = 0.0
@@ -85,7 +85,7 @@ def _naive_evidence(state: Array) -> float:
     return log_z
 
 
-@compiled
+@compiled_inside
 def _leave_rows_out(state: Array, S: Array) -> None:
     """Set the cavities to leave-one-out predictions, 1/v_i = 1/S_ii - w_i, in which the other rows respond."""
     for i in range(state.shape[1]):
@@ -93,7 +93,7 @@ def _leave_rows_out(state: Array, S: Array) -> None:
         state[site.CAVITY_MEAN, i] = state[site.MEAN, i] - state[site.ALPHA, i] / state[site.CAVITY_PRECISION, i]
 
 
-@compiled
+@compiled_inside
 def _naive_gradient(K: Array, state: Array, G: Array) -> None:
     """Fill G = ½(xx' - diag kU), with U = (1 - D)/Λ."""
     for i in range(state.shape[1]):

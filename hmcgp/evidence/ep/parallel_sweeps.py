@@ -25,7 +25,7 @@ from hmcgp.evidence.ep.class_contrasts import posterior_of_contrasts
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
 from hmcgp.evidence.newton import copy, fill
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.runtime.typing import Array
 
 MAX_WARM_RESIDUAL = 3.0  # a warm start with a larger residual is no better than a cold one,
@@ -37,7 +37,7 @@ _PROGRESS = 0.9  # a correction must lower the residual at least to this fractio
 _MIN_DAMPING = 1e-6  # of a plain sweep
 
 
-@compiled
+@compiled_inside
 def _symmetric_products(S: Array, r: Array, delta: Array, Sr: Array, SSd: Array) -> None:
     """Fill S r and (S∘S)δ in one pass through the symmetric S, as sums of its rows."""
     n = r.shape[0]
@@ -56,7 +56,7 @@ def _symmetric_products(S: Array, r: Array, delta: Array, Sr: Array, SSd: Array)
             SSd[i] += row[i] * row[i] * c
 
 
-@compiled
+@compiled_inside
 def _model_step(S: Array, state: Array, now: Array) -> float:
     """Largest component of the scaled fixed-point step of the model, from its moments.
 
@@ -83,7 +83,7 @@ def _model_step(S: Array, state: Array, now: Array) -> float:
     return size
 
 
-@compiled
+@compiled_inside
 def _accelerated_step(state: Array, now: Array, differences: Array) -> None:
     """Take the step in `now`, accelerated by the differences between earlier ones."""
     n = state.shape[1]
@@ -99,7 +99,7 @@ def _accelerated_step(state: Array, now: Array, differences: Array) -> None:
         state[site.MODEL_CAVITY, i] = max(state[site.MODEL_CAVITY, i] + step[2 * n + i], least)
 
 
-@compiled
+@compiled_inside
 def _correct(y: Array, kind: int, flip: float, S: Array, state: Array, residual: float, tol: float) -> None:
     """Move x and w to the solution of the model at the S at hand."""
     n = y.shape[0]
@@ -125,7 +125,7 @@ def _correct(y: Array, kind: int, flip: float, S: Array, state: Array, residual:
     copy(state[site.BEST_PRECISION], state[site.PRECISION])
 
 
-@compiled
+@compiled_inside
 def _adapted(damping: float, corrected: bool, residual: float, before: float) -> float:
     """Damping of the next plain sweep: weaker if the last one lowered the residual, else stronger."""
     if corrected or not before < np.inf:  # the last sweep was not a plain one
@@ -133,7 +133,7 @@ def _adapted(damping: float, corrected: bool, residual: float, before: float) ->
     return min(1.2 * damping, 0.8) if residual < before else max(0.7 * damping, 0.1)
 
 
-@compiled
+@compiled_inside
 def _improper_status(state: Array, damping: float) -> int:
     """Status where q is improper: CONVERGED where a shorter sweep may still make it proper.
 
@@ -144,26 +144,26 @@ def _improper_status(state: Array, damping: float) -> int:
     return CONVERGED if damping > _MIN_DAMPING else NOT_CONVERGED
 
 
-@compiled
+@compiled_inside
 def _falls_below(limit: float, residual: float, good: bool) -> bool:
     """Whether all cavities are proper, and the residual is below a limit."""
     return good and residual < limit
 
 
-@compiled
+@compiled_inside
 def _update(
-    K: Array, y: Array, kind: int, flip: float, work: Array, S: Array, state: Array, order: Array, K_classes: Array,
-    classes: Array, from_sites: bool, residual: float,
+    K: Array, y: Array, kind: int, flip: float, work: Array, S: Array, state: Array, order: Array,
+    K_classes: Array | None, classes: Array | None, from_sites: bool, residual: float,
 ) -> tuple[bool, float, bool, float, float]:  # fmt: skip
     """Update S and everything else that follows from the sites.
 
     Returns whether q is proper, log|I + K diag w|, whether all cavities are proper, too, and residual and rounding
     (`site_state.evaluate`); where q is improper, the residual given.
     """
-    if K_classes.size > 0:
-        proper, log_det = posterior_of_contrasts(K_classes, classes, state[site.PRECISION], work, S)
-    else:
+    if K_classes is None:  # decided when this is compiled
         proper, log_det = posterior_covariance(K, state[site.PRECISION], order, work, S)
+    else:
+        proper, log_det = posterior_of_contrasts(K_classes, classes, state[site.PRECISION], work, S)
     if not proper:
         return False, log_det, False, residual, np.inf
     residual, rounding, good = site.evaluate(K, y, kind, flip, S, state, from_sites)
@@ -172,13 +172,16 @@ def _update(
 
 @compiled
 def sweep_in_parallel(
-    K: Array, y: Array, kind: int, flip: float, warm: bool, tol: float, max_iter: int, work: Array, S: Array,
-    state: Array, order: Array, K_classes: Array, classes: Array,
+    K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, work: Array,
+    S: Array, state: Array, order: Array, K_classes: Array | None, classes: Array | None,
 ) -> tuple[int, int, float, float]:  # fmt: skip
-    """Sweep from the sites in `state` until converged; returns status, factorisations, residual and log|I + K diag w|.
+    """Sweep until converged, from `start` if warm, else from the prior.
 
-    Where `K_classes` is not empty, sites are those of `hmcgp.evidence.ep.class_contrasts`, K their prior covariance.
+    Returns status, factorisations, residual and log|I + K diag w|.  Unless `K_classes` is None, sites are those of
+    `hmcgp.evidence.ep.class_contrasts`, K their prior covariance.
     """
+    if not site.begin(K, y, kind, flip, start, warm, state):
+        return NOT_CONVERGED, 0, np.inf, np.inf
     corrected, plain_left, patience, damping = False, 0, 2, 0.8
     residual, accepted = np.inf, np.inf
     budget = min(max_iter, _MAX_WARM_SWEEPS) if warm else max_iter

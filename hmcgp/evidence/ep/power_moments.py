@@ -17,7 +17,7 @@ import numpy as np
 
 from hmcgp.evidence.ep.tilted_moments import cumulants, flip_slope, tilted
 from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, STEP, logistic_terms, probit_terms
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled_inside
 
 _DIGITS = 38.0
 _REACH = math.sqrt(2.0 * _DIGITS)  # standard deviations until a Gaussian has fallen as far
@@ -28,7 +28,7 @@ _ERFC_UNDERFLOWS = -35.0  # below, erfc underflows
 _SQRT_HALF = math.sqrt(0.5)
 
 
-@compiled
+@compiled_inside
 def _flipped_step(flip: float, power: float) -> tuple[float, float]:
     """Log c and ε' of a power of a step, which is a step again."""
     if flip == 0.0:
@@ -37,7 +37,7 @@ def _flipped_step(flip: float, power: float) -> tuple[float, float]:
     return math.log(wrong + right), wrong / (wrong + right)
 
 
-@compiled
+@compiled_inside
 def _log_p(kind: int, flip: float, x: float) -> float:
     """Log p(y = +1 | f = x)."""
     if kind == LOGISTIC:
@@ -49,13 +49,13 @@ def _log_p(kind: int, flip: float, x: float) -> float:
     return probit_terms(1.0, x)[0]
 
 
-@compiled
+@compiled_inside
 def _min_deviation(kind: int, power: float, v: float) -> float:
     """Lower bound on the standard deviation of p^ω N, from the curvatures of its logarithm."""
     return 1.0 / math.sqrt(1.0 / v + power * (0.25 if kind == LOGISTIC else 1.0))
 
 
-@compiled
+@compiled_inside
 def _mode_of_clean_label(kind: int, power: float, mu: float, v: float) -> float:
     """Maximum of p^ω N where no label is flipped: the only root of ω g(x) - (x - μ)/v, which falls with x.
 
@@ -79,7 +79,7 @@ def _mode_of_clean_label(kind: int, power: float, mu: float, v: float) -> float:
     return x
 
 
-@compiled
+@compiled_inside
 def _distance_to_fall(kind: int, power: float, mu: float, v: float, peak: float, reach: float, least: float) -> float:
     """Distance from its peak, of at most `reach`, at which the integrand has fallen below exp(least)."""
     near, enough = 0.0, 4.0 * _min_deviation(kind, power, v)
@@ -94,7 +94,7 @@ def _distance_to_fall(kind: int, power: float, mu: float, v: float, peak: float,
     return reach
 
 
-@compiled
+@compiled_inside
 def _integration_limits(kind: int, flip: float, power: float, mu: float, v: float) -> tuple[float, float, float, float]:
     """Left and right end of the integral, its highest peak, and the log of the integrand there, approximately."""
     s = math.sqrt(v)
@@ -115,7 +115,7 @@ def _integration_limits(kind: int, flip: float, power: float, mu: float, v: floa
     return left, right, (peak if top >= floor else mu), highest
 
 
-@compiled
+@compiled_inside
 def _panel_end(kind: int, flip: float, power: float, mu: float, v: float, x: float) -> float:
     """Right end of the panel that begins at x; where p is constant to all digits, only N limits its width."""
     s, least = math.sqrt(v), _min_deviation(kind, power, v)
@@ -135,7 +135,7 @@ def _panel_end(kind: int, flip: float, power: float, mu: float, v: float, x: flo
     return x + (min(width, 3.0 * least) if x < _PROBIT_SATURATES else 3.0 * s)
 
 
-@compiled
+@compiled_inside
 def _power_moments(
     kind: int, flip: float, power: float, mu: float, v: float
 ) -> tuple[float, float, float, float, float]:
@@ -168,7 +168,7 @@ def _power_moments(
     return log_z, centre - mu + s * m1, v * k2, s * v * k3, v * v * k4
 
 
-@compiled
+@compiled_inside
 def _probit_flip_slope(flip: float, power: float, mu: float, v: float, log_z: float) -> float:
     """∂ log Ẑ/∂ε of a label +1 behind a probit, ε > 0: the mean of ω(1 - 2Φ)/p = ω(1/p - 2)/(1 - 2ε).
 
@@ -194,7 +194,7 @@ def _probit_flip_slope(flip: float, power: float, mu: float, v: float, log_z: fl
     return power * (math.exp(log_inverse) - 2.0) / (1.0 - 2.0 * flip)
 
 
-@compiled
+@compiled_inside
 def tilted_power(kind: int, flip: float, power: float, y: float, mu: float, v: float) -> tuple[float, float, float]:
     """Log Ẑ, a and U of p(y | f)^power, 0 < power <= 1, under the cavity N(mu, v) (see `tilted`)."""
     if power == 1.0:
@@ -207,7 +207,7 @@ def tilted_power(kind: int, flip: float, power: float, y: float, mu: float, v: f
     return log_z, y * shift / v, (1.0 - k2 / v) / v
 
 
-@compiled
+@compiled_inside
 def cumulants_power(
     kind: int, flip: float, power: float, y: float, mu: float, v: float
 ) -> tuple[float, float, float, float, float]:
@@ -222,7 +222,7 @@ def cumulants_power(
     return log_z, y * shift, k2, y * k3, k4
 
 
-@compiled
+@compiled_inside
 def flip_slope_power(kind: int, flip: float, power: float, y: float, mu: float, v: float) -> float:
     """∂ log Ẑ/∂ε, which is infinite at ε = 0 unless the power is 1."""
     if power == 1.0:

@@ -17,12 +17,12 @@ from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.power_moments import tilted_power
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
 from hmcgp.evidence.status import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
 
 
-@compiled
+@compiled_inside
 def _sweep(y: Array, kind: int, flip: float, damping: float, S: Array, state: Array) -> None:
     """Update every site once, and the mean and S with it."""
     n = y.shape[0]
@@ -56,10 +56,12 @@ def _sweep(y: Array, kind: int, flip: float, damping: float, S: Array, state: Ar
 
 @compiled
 def sweep_sequentially(
-    K: Array, y: Array, kind: int, flip: float, warm: bool, tol: float, max_iter: int, work: Array, S: Array,
-    state: Array, order: Array,
+    K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, work: Array,
+    S: Array, state: Array, order: Array,
 ) -> tuple[int, int, float, float]:  # fmt: skip
-    """Sweep until converged, from the sites in `state` if warm, else from none (see `parallel_sweeps`)."""
+    """Sweep until converged, from `start` if warm, else from sites that say nothing (see `parallel_sweeps`)."""
+    if not site.begin(K, y, kind, flip, start, warm, state):
+        return NOT_CONVERGED, 0, np.inf, np.inf
     if not warm:
         state[site.ETA, :], state[site.PRECISION, :] = 0.0, 0.0
     residual, best, damping = np.inf, np.inf, 1.0

@@ -16,13 +16,13 @@ import math
 import numpy as np
 
 from hmcgp.numerics import lapack
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.runtime.typing import Array
 
 _TINY = 1e-10  # |w_i| K_ii below which (1 - A⁻¹_ii)/w_i has lost too many digits to be a variance
 
 
-@compiled
+@compiled_inside
 def _order_by_sign(w: Array, order: Array) -> int:
     """Fill `order` with the sites, those of negative precision last; returns the number of the others."""
     n_positive = 0
@@ -38,7 +38,7 @@ def _order_by_sign(w: Array, order: Array) -> int:
     return n_positive
 
 
-@compiled
+@compiled_inside
 def _signed_factor(K: Array, w: Array, order: Array, n_positive: int, A: Array) -> bool:
     """Fill the lower triangle of A with the signed factor M of diag σ + ρKρ; False where q is improper."""
     n = w.shape[0]
@@ -57,7 +57,7 @@ def _signed_factor(K: Array, w: Array, order: Array, n_positive: int, A: Array) 
     return lapack.signed_cholesky_inplace(A, n_positive)
 
 
-@compiled
+@compiled_inside
 def _pseudo_target_precision_times(A: Array, w: Array, order: Array, x: Array, out: Array) -> None:
     """Fill out = R x, from A⁻¹ in the lower triangle of A."""
     n = w.shape[0]
@@ -69,7 +69,7 @@ def _pseudo_target_precision_times(A: Array, w: Array, order: Array, x: Array, o
         out[order[i]] = math.sqrt(abs(w[order[i]])) * u[i]
 
 
-@compiled
+@compiled_inside
 def _fill_covariance(K: Array, w: Array, order: Array, n_positive: int, A: Array, S: Array) -> Array:
     """Fill S from A⁻¹, but for columns of sites that vanish; returns σ/ρ in the order of A, 0 where these are."""
     n = w.shape[0]
@@ -96,7 +96,7 @@ def _fill_covariance(K: Array, w: Array, order: Array, n_positive: int, A: Array
     return inverse_root
 
 
-@compiled
+@compiled_inside
 def _fill_column(K: Array, A: Array, w: Array, order: Array, i: int, S: Array) -> None:
     """Fill row and column i of S = K - K R K."""
     n = w.shape[0]
@@ -127,7 +127,7 @@ def posterior_covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -
     return math.isfinite(log_det), log_det
 
 
-@compiled
+@compiled_inside
 def pseudo_target_precision(w: Array, order: Array, A: Array, R: Array) -> None:
     """Fill R = ρA⁻¹ρ, both triangles, from A⁻¹ in the lower triangle of A."""
     for i in range(w.shape[0]):
@@ -137,7 +137,7 @@ def pseudo_target_precision(w: Array, order: Array, A: Array, R: Array) -> None:
             R[a, b] = R[b, a] = root * A[i, j] * math.sqrt(abs(w[b]))
 
 
-@compiled
+@compiled_inside
 def gradient_inplace(x: Array, R: Array) -> None:
     """Overwrite R by G = ½(xx' - R)."""
     for i in range(x.shape[0]):

@@ -23,7 +23,7 @@ import numpy as np
 
 from hmcgp.evidence.ep.power_moments import tilted_power
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
@@ -52,7 +52,7 @@ def new_state(weights: Array) -> Array:
     return state
 
 
-@compiled
+@compiled_inside
 def update_moments(kind: int, flip: float, y: Array, state: Array, cavity_precision: Array) -> bool:
     """Update cavity means and moments, at the given cavity precisions; False if a cavity or a moment is improper."""
     good = True
@@ -75,7 +75,7 @@ def update_moments(kind: int, flip: float, y: Array, state: Array, cavity_precis
     return good
 
 
-@compiled
+@compiled_inside
 def mean_from_sites(S: Array, state: Array) -> None:
     """Fill m = Sη and x = η - w m, S being the covariance of q."""
     symmetric_times(S, state[ETA], state[MEAN])
@@ -83,7 +83,7 @@ def mean_from_sites(S: Array, state: Array) -> None:
         state[ALPHA, i] = state[ETA, i] - state[PRECISION, i] * state[MEAN, i]
 
 
-@compiled
+@compiled_inside
 def evaluate(
     K: Array, y: Array, kind: int, flip: float, S: Array, state: Array, from_sites: bool
 ) -> tuple[float, float, bool]:
@@ -121,27 +121,27 @@ def evaluate(
     return residual, EPS * (scale * size / math.sqrt(narrowest) + stiff * swollen * swollen), good
 
 
-@compiled
+@compiled_inside
 def final_status(rounding: float) -> int:
     """CONVERGED, unless rounding alone may make a residual that is not small."""
     return CONVERGED if rounding <= _MAX_ROUNDING else NOT_CONVERGED
 
 
-@compiled
+@compiled_inside
 def keep_sites(state: Array) -> None:
     """Remember the sites, for `restore_sites`."""
     for i in range(state.shape[1]):
         state[KEPT_ETA, i], state[KEPT_PRECISION, i] = state[ETA, i], state[PRECISION, i]
 
 
-@compiled
+@compiled_inside
 def restore_sites(state: Array) -> None:
     """Go back to the sites last kept."""
     for i in range(state.shape[1]):
         state[ETA, i], state[PRECISION, i] = state[KEPT_ETA, i], state[KEPT_PRECISION, i]
 
 
-@compiled
+@compiled_inside
 def accept_sites(state: Array) -> None:
     """Keep the sites, and set the goal of each: the site that matches the moments, or itself if they are improper."""
     keep_sites(state)
@@ -154,7 +154,7 @@ def accept_sites(state: Array) -> None:
             state[GOAL_PRECISION, i] = w
 
 
-@compiled
+@compiled_inside
 def plain_sweep(state: Array, damping: float) -> None:
     """Move the sites from where they were last kept to a fraction `damping` of the way to their goals."""
     for i in range(state.shape[1]):
@@ -163,7 +163,7 @@ def plain_sweep(state: Array, damping: float) -> None:
         state[PRECISION, i] = w + damping * (state[GOAL_PRECISION, i] - w)
 
 
-@compiled
+@compiled_inside
 def cold_start(K: Array, y: Array, kind: int, flip: float, state: Array) -> None:
     """Set each site as if its label were the only one: its cavity is the prior."""
     for i in range(y.shape[0]):
@@ -174,7 +174,7 @@ def cold_start(K: Array, y: Array, kind: int, flip: float, state: Array) -> None
         state[GOAL_ETA, i], state[GOAL_PRECISION, i] = state[ETA, i], state[PRECISION, i]
 
 
-@compiled
+@compiled_inside
 def warm_start(start: Array, log_concave: bool, state: Array) -> bool:
     """Set the sites to `start`, (η, w) stacked; False if they are not finite."""
     n = state.shape[1]
@@ -187,3 +187,12 @@ def warm_start(start: Array, log_concave: bool, state: Array) -> bool:
         good = good and math.isfinite(state[ETA, i]) and math.isfinite(state[PRECISION, i])
     keep_sites(state)
     return good
+
+
+@compiled_inside
+def begin(K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, state: Array) -> bool:
+    """Set the sites to `start` if warm, else as from the prior; False if they are not finite."""
+    if warm:
+        return warm_start(start, flip == 0.0, state)
+    cold_start(K, y, kind, flip, state)
+    return True

@@ -12,7 +12,7 @@ import numpy as np
 from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
 from hmcgp.evidence.status import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled_inside
 from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
 
@@ -21,7 +21,7 @@ _MAX_CHORDS = 30  # steps with one factor
 _DIVERGED = 1e6  # times the best residual, from which the iteration does not recover
 
 
-@compiled
+@compiled_inside
 def mean_residual(state: Array) -> float:
     """√Σ (a - x)² v; infinite where a moment failed."""
     total = 0.0
@@ -31,7 +31,7 @@ def mean_residual(state: Array) -> float:
     return np.inf if math.isnan(total) else math.sqrt(total)
 
 
-@compiled
+@compiled_inside
 def _newton_step(y: Array, kind: int, flip: float, S: Array, state: Array, residual: float) -> float:
     """Move the means by Newton's step with the S and w at hand, halved until the residual falls; returns the residual.
 
@@ -59,7 +59,7 @@ def _newton_step(y: Array, kind: int, flip: float, S: Array, state: Array, resid
     return residual
 
 
-@compiled
+@compiled_inside
 def solve_means(y: Array, kind: int, flip: float, S: Array, state: Array, goal: float) -> float:
     """Solve for the means at fixed cavity variances, as far as one factor leads; returns their residual."""
     residual = mean_residual(state)
@@ -70,7 +70,7 @@ def solve_means(y: Array, kind: int, flip: float, S: Array, state: Array, goal: 
     return residual
 
 
-@compiled
+@compiled_inside
 def _move_precisions(state: Array, damping: float) -> None:
     """Move the site precisions towards those that match the moments, and keep where they were."""
     for i in range(state.shape[1]):
@@ -78,7 +78,7 @@ def _move_precisions(state: Array, damping: float) -> None:
         state[site.PRECISION, i] += damping * (state[site.MATCHED_PRECISION, i] - state[site.PRECISION, i])
 
 
-@compiled
+@compiled_inside
 def _halve_step(state: Array, from_sites: bool) -> None:
     """Move the sites half of the way back to those last kept, or to none at the start."""
     for i in range(state.shape[1]):
@@ -87,7 +87,7 @@ def _halve_step(state: Array, from_sites: bool) -> None:
         state[site.ETA, i] = 0.5 * state[site.ETA, i] if from_sites else state[site.ALPHA, i] + w * state[site.MEAN, i]
 
 
-@compiled
+@compiled_inside
 def iterate_tap(
     K: Array, y: Array, kind: int, flip: float, tol: float, max_iter: int, work: Array, S: Array, state: Array,
     order: Array,

@@ -24,7 +24,7 @@ Logistic, p(m) = E[σ(f)], f ~ N(m, v), by the trapezoidal rules of `quadrature`
 import math
 
 from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, probit_terms
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled_inside
 from hmcgp.numerics.quadrature import (
     DIGITS,
     NARROW_T,
@@ -39,7 +39,7 @@ from hmcgp.numerics.quadrature import (
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
 
 
-@compiled
+@compiled_inside
 def tilted(kind: int, flip: float, y: float, mu: float, v: float) -> tuple[float, float, float]:
     """Return log Ẑ, a and U of a label y = ±1 under the cavity N(mu, v)."""
     if kind == LOGISTIC:
@@ -58,7 +58,7 @@ def tilted(kind: int, flip: float, y: float, mu: float, v: float) -> tuple[float
     return log_z, y * q * r / root, q * r * (h - rest * r) / spread
 
 
-@compiled
+@compiled_inside
 def cumulants(kind: int, flip: float, y: float, mu: float, v: float) -> tuple[float, float, float, float, float]:
     """Return log Ẑ, the mean less μ, and cumulants 2 to 4 of the tilted distribution; behind a probit or a step only.
 
@@ -76,14 +76,14 @@ def cumulants(kind: int, flip: float, y: float, mu: float, v: float) -> tuple[fl
     return log_z, v * a, v * (1.0 - U * v), y * ratio**3 * g3, ratio**4 * g4
 
 
-@compiled
+@compiled_inside
 def flip_slope(kind: int, flip: float, y: float, mu: float, v: float) -> float:
     """∂ log Ẑ/∂ε = (1 - 2Φ(z))/Ẑ."""
     z = y * mu / math.sqrt(v + 1.0 if kind == PROBIT else v)
     return -math.erf(z * math.sqrt(0.5)) * math.exp(-tilted(kind, flip, y, mu, v)[0])
 
 
-@compiled
+@compiled_inside
 def _logistic(m: float, v: float) -> tuple[float, float, float]:
     """Log p, a and U of p = E[σ(f)], f ~ N(m, v)."""
     if v <= NARROW_VARIANCE:
@@ -97,7 +97,7 @@ def _logistic(m: float, v: float) -> tuple[float, float, float]:
     return _mirror(log_q, a, U)
 
 
-@compiled
+@compiled_inside
 def _mirror(log_q: float, a: float, U: float) -> tuple[float, float, float]:
     """Log p, a and U of p = 1 - q at mean -m, from those of q at m: p' = q', p'' = -q'' = -q(a² - U)."""
     q = math.exp(log_q)
@@ -106,7 +106,7 @@ def _mirror(log_q: float, a: float, U: float) -> tuple[float, float, float]:
     return math.log1p(-q), slope, slope * slope + q * (a * a - U) / p
 
 
-@compiled
+@compiled_inside
 def _logistic_narrow(c: float, v: float) -> tuple[float, float, float]:
     """Log p, a and U at mean c >= -v/2, for v <= 25/16: sums over σ."""
     s = math.sqrt(v)
@@ -129,7 +129,7 @@ def _logistic_narrow(c: float, v: float) -> tuple[float, float, float]:
     return math.log(p) if p < 0.5 else math.log1p(-p_bar), a, U
 
 
-@compiled
+@compiled_inside
 def _logistic_wide(m: float, v: float) -> tuple[float, float, float]:
     """Log p, a and U at mean m <= 0, for v > 25/16: by identities from a mean in [-v/2, 0]."""
     if m >= -0.5 * v:
@@ -151,7 +151,7 @@ def _logistic_wide(m: float, v: float) -> tuple[float, float, float]:
     return log_p, a, U
 
 
-@compiled
+@compiled_inside
 def _logistic_centre(c: float, v: float) -> tuple[float, float, float]:
     """Log p, a and U at mean -v/2 <= c <= 0, for v > 25/16: a probit and sums over the rest."""
     tilt = c / v

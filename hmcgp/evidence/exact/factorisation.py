@@ -7,7 +7,7 @@ import numpy as np
 from hmcgp.evidence.newton import dot
 from hmcgp.evidence.rounding import LOST_NATS
 from hmcgp.numerics import lapack
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import EPS, LOG_2PI
 from hmcgp.runtime.typing import Array
 
@@ -60,7 +60,7 @@ def is_known(log_z: float, rounding: float) -> bool:
     return math.isfinite(log_z) and rounding <= LOST_NATS + LOST_SHARE * abs(log_z)
 
 
-@compiled
+@compiled_inside
 def _rounding_of_determinant(K: Array, noise: Array, L: Array) -> float:
     """Rounding of Σ log L_ii: the pivot L_ii² is a difference of numbers of the size of C_ii."""
     total = 0.0
@@ -69,7 +69,7 @@ def _rounding_of_determinant(K: Array, noise: Array, L: Array) -> float:
     return 0.5 * EPS * total
 
 
-@compiled
+@compiled_inside
 def gradient_inplace(inverse: Array, alpha: Array) -> None:
     """Overwrite C⁻¹, or an estimate of it, by G = ½(αα' - C⁻¹); only the lower triangle is read."""
     for i in range(inverse.shape[0]):

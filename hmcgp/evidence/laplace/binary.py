@@ -36,6 +36,8 @@ from hmcgp.evidence.status import (
 from hmcgp.likelihoods import Likelihood, Logistic, Probit
 from hmcgp.runtime.typing import Array
 
+_NONE = np.empty(0)  # derivatives in the likelihood's parameters
+
 
 @dataclass(frozen=True)
 class LaplacePosterior:
@@ -94,6 +96,7 @@ class Laplace(SolverProvider):
             K, y, weights, likelihood.kind, begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
-        f, alpha, root_w = (state[i] for i in (row.LATENT, row.ALPHA, row.ROOT_CURVATURE))
-        posterior = LaplacePosterior(f, alpha, root_w, *((None, None) if gradient else (L, K)))
-        return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)
+        f, alpha, root_w = state[row.LATENT], state[row.ALPHA], state[row.ROOT_CURVATURE]
+        if gradient:
+            return Evidence(log_z, L, _NONE, LaplacePosterior(f, alpha, root_w, None), n_factor - 1, residual)
+        return Evidence(log_z, None, _NONE, LaplacePosterior(f, alpha, root_w, L, K), n_factor - 1, residual)

@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from hmcgp.evidence import mode_rows as row
-from hmcgp.evidence.newton import HALVINGS, accept, attempt, copy, dot, factor_scaled, fill, newton_step, size, slack
+from hmcgp.evidence.newton import HALVINGS, accept, attempt, copy, dot, fill, newton_step, size, slack
 from hmcgp.evidence.rounding import (
     LEFT_NATS,
     LOST_NATS,
@@ -31,7 +31,7 @@ from hmcgp.evidence.rounding import (
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.terms import likelihood_terms
 from hmcgp.numerics import lapack
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import EPS
 from hmcgp.runtime.typing import Array
 
@@ -41,7 +41,7 @@ _APART = -2  # verdict on an iterate, besides the status of the solver
 _SHORT = 1e-3  # a step of f over which W hardly changes
 
 
-@compiled
+@compiled_inside
 def _psi(y: Array, kind: int, alpha: Array, f: Array, state: Array) -> float:
     """Ψ at (alpha, f), leaving the likelihood's terms there in `state`."""
     log_p = likelihood_terms(
@@ -50,15 +50,20 @@ def _psi(y: Array, kind: int, alpha: Array, f: Array, state: Array) -> float:
     return log_p - 0.5 * dot(alpha, f)
 
 
-@compiled
+@compiled_inside
 def _factor(K: Array, state: Array, L: Array) -> bool:
-    """Leave the lower Cholesky factor of B = I + √W K √W, at the current W, in L; False where there is none."""
+    """Leave L' with LL' = B = I + √W K √W, at the current W, in the upper triangle of L; False where there is none."""
+    root_w = state[row.ROOT_CURVATURE]
     for i in range(K.shape[0]):
-        state[row.ROOT_CURVATURE, i] = math.sqrt(state[row.CURVATURE, i])
-    return factor_scaled(K, state[row.ROOT_CURVATURE], L)
+        root_w[i] = math.sqrt(state[row.CURVATURE, i])
+    for i in range(K.shape[0]):
+        for j in range(i, K.shape[0]):
+            L[i, j] = root_w[i] * K[i, j] * root_w[j]
+        L[i, i] += 1.0
+    return lapack.cholesky_upper_inplace(L)
 
 
-@compiled
+@compiled_inside
 def _direction(K: Array, L: Array, state: Array) -> float:
     """Newton direction at the current iterate; returns the decrement."""
     for i in range(state.shape[1]):
@@ -67,7 +72,7 @@ def _direction(K: Array, L: Array, state: Array) -> float:
     return math.sqrt(max(dot(state[row.RESIDUAL], state[row.STEP_LATENT]), 0.0))
 
 
-@compiled
+@compiled_inside
 def _ascend(y: Array, kind: int, state: Array, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
     """Take the step, halved while Ψ falls by more than rounding; on failure the iterate stays as it was."""
     least = psi - slack(state, psi, scale)
@@ -82,13 +87,13 @@ def _ascend(y: Array, kind: int, state: Array, psi: float, scale: float, halving
     return False, _psi(y, kind, state[row.ALPHA], state[row.LATENT], state)
 
 
-@compiled
+@compiled_inside
 def _tolerance(tol: float, scale: float, state: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √ΣW."""
     return max(tol, EPS * scale * size(state[row.ALPHA]) * math.sqrt(size(state[row.CURVATURE])))
 
 
-@compiled
+@compiled_inside
 def _bound(state: Array) -> float:
     """√Σ r²/W, never below the decrement since (K⁻¹ + W)⁻¹ <= W⁻¹: convergence seen without solving for it."""
     total = 0.0
@@ -98,7 +103,7 @@ def _bound(state: Array) -> float:
     return math.sqrt(total)
 
 
-@compiled
+@compiled_inside
 def accelerate(state: Array, first: bool) -> None:
     """Turn a chord direction δ into s = δ - θ(moved + δ - δ_last), θ = <δ, δ - δ_last>/|δ - δ_last|².
 
@@ -119,7 +124,7 @@ def accelerate(state: Array, first: bool) -> None:
             last[i], step[i], moved[i] = step[i], better, better
 
 
-@compiled
+@compiled_inside
 def _chords(
     K: Array, y: Array, kind: int, L: Array, state: Array, psi: float, decrement: float, scale: float, tol: float
 ) -> float:
@@ -143,7 +148,7 @@ def _chords(
     return psi
 
 
-@compiled
+@compiled_inside
 def _warm_step(K: Array, y: Array, kind: int, L: Array, state: Array) -> float:
     """One Newton step from f alone, α = b - √W B⁻¹ √W K b with b = W f + g; returns Ψ.
 
@@ -166,7 +171,7 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, state: Array) -> float:
     return _psi(y, kind, state[row.ALPHA], state[row.LATENT], state)
 
 
-@compiled
+@compiled_inside
 def _judge(
     K: Array, y: Array, kind: int, L: Array, state: Array, scale: float, tol: float, before: float, repairs: int
 ) -> tuple[int, float]:
@@ -200,52 +205,7 @@ def _judge(
     return (CONVERGED, decrement) if lost <= 1.0 else (NOT_CONVERGED, ROUNDED_AWAY * lost)
 
 
-@compiled
-def find_mode(
-    K: Array, y: Array, weights: Array, kind: int, start: Array, warm: bool, L: Array, tol: float, max_iter: int
-) -> tuple[int, int, float, float, Array]:
-    """Find the mode (from `start` if warm, else from 0) and leave in L the factor of B there.
-
-    A small decrement ends the iteration where the step left would not change log|B| either, or rounding keeps the
-    decrement from falling.  Then f = Kα, of which both sides were only added to, is made true again where they have
-    come apart, and the answer is held against what rounding can do to it.
-
-    Returns status, factorisations and Newton's decrement, or a bound on it (where the answer drowns in rounding, the
-    decrement of that); log Z, where the status is CONVERGED; and the iterate at the mode.
-    """
-    n = y.shape[0]
-    state = np.zeros((row.ROWS, n))
-    scale = 0.0  # largest prior variance
-    for i in range(n):
-        scale = max(scale, K[i, i])
-    copy(weights, state[row.WEIGHT])
-    if warm:
-        copy(start, state[row.LATENT])
-    psi, decrement, before, repairs = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, np.inf, 0
-    for n_factor in range(1, max_iter + 1):
-        if not _factor(K, state, L):
-            return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, state
-        if warm and n_factor == 1:
-            psi = _warm_step(K, y, kind, L, state)
-        else:
-            verdict, decrement = _judge(K, y, kind, L, state, scale, tol, before, repairs)
-            if verdict == CONVERGED:
-                return CONVERGED, n_factor, decrement, psi - 0.5 * lapack.log_determinant(L), state
-            if verdict == NOT_CONVERGED:
-                return NOT_CONVERGED, n_factor, decrement, psi, state
-            if verdict == _APART:
-                copy(state[row.TRIAL_LATENT], state[row.LATENT])
-                psi, before, repairs = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, repairs + 1
-                continue
-            before = decrement
-            moved, psi = _ascend(y, kind, state, psi, scale, HALVINGS)
-            if not moved:
-                return NOT_CONVERGED, n_factor, decrement, psi, state
-        psi = _chords(K, y, kind, L, state, psi, decrement, scale, tol)
-    return NOT_CONVERGED, max_iter, decrement, psi, state
-
-
-@compiled
+@compiled_inside
 def _gradient_inplace(K: Array, L: Array, state: Array) -> None:
     """Overwrite the factor L by G = ½(αα' - R + ug' + gu'), where α = g at the mode."""
     n = K.shape[0]
@@ -255,7 +215,7 @@ def _gradient_inplace(K: Array, L: Array, state: Array) -> None:
     for i in range(n):
         # c = ½ s d3 with s = (1 - B⁻¹_ii)/W_i: written so that W_i cancels, and may underflow
         c[i] = 0.5 * (1.0 - L[i, i]) * state[row.THIRD_RATIO, i]
-    lapack.symmetric_times(K, c, t)
+    lapack.symmetric_upper_times(K, c, t)
     for i in range(n):
         t[i] *= root_w[i]
     lapack.symmetric_times(L, t, u)
@@ -271,13 +231,49 @@ def _gradient_inplace(K: Array, L: Array, state: Array) -> None:
 def solve(
     K: Array, y: Array, weights: Array, kind: int, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
 ) -> tuple[int, int, float, float, Array, Array]:
-    """Mode, log evidence and, if asked for, its gradient: `find_mode`, then `_gradient_inplace`.
+    """Find the mode, from `start` if warm, else from 0; log evidence and, if asked for, its gradient.
 
-    One call, so that a thread lets go of the interpreter lock once per evaluation.  Returns as `find_mode`, and G
-    where the gradient was asked for, else the factor of B in the lower triangle.
+    One call, so that a thread lets go of the interpreter lock once per evaluation.
+
+    A small decrement ends the iteration where the step left would not change log|B| either, or rounding keeps the
+    decrement from falling.  Then f = Kα, of which both sides were only added to, is made true again where they have
+    come apart, and the answer is held against what rounding can do to it.
+
+    Returns status, factorisations and Newton's decrement, or a bound on it (where the answer drowns in rounding, the
+    decrement of that); log Z, where the status is CONVERGED; the iterate at the mode; and G where the gradient was
+    asked for, else the factor L of B in the lower triangle, and L' in the upper one.
     """
-    L = np.empty_like(K)
-    status, n_factor, residual, log_z, state = find_mode(K, y, weights, kind, start, warm, L, tol, max_iter)
-    if gradient and status == CONVERGED:
-        _gradient_inplace(K, L, state)
-    return status, n_factor, residual, log_z, state, L
+    n = y.shape[0]
+    state, L = np.zeros((row.ROWS, n)), np.empty_like(K)
+    scale = 0.0  # largest prior variance
+    for i in range(n):
+        scale = max(scale, K[i, i])
+    copy(weights, state[row.WEIGHT])
+    if warm:
+        copy(start, state[row.LATENT])
+    psi, decrement, before, repairs = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, np.inf, 0
+    for n_factor in range(1, max_iter + 1):
+        if not _factor(K, state, L):
+            return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, state, L
+        if warm and n_factor == 1:
+            psi = _warm_step(K, y, kind, L, state)
+        else:
+            verdict, decrement = _judge(K, y, kind, L, state, scale, tol, before, repairs)
+            if verdict == CONVERGED:
+                log_z = psi - 0.5 * lapack.log_determinant(L)
+                lapack.mirror_upper(L)
+                if gradient:
+                    _gradient_inplace(K, L, state)
+                return CONVERGED, n_factor, decrement, log_z, state, L
+            if verdict == NOT_CONVERGED:
+                break
+            if verdict == _APART:
+                copy(state[row.TRIAL_LATENT], state[row.LATENT])
+                psi, before, repairs = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, repairs + 1
+                continue
+            before = decrement
+            moved, psi = _ascend(y, kind, state, psi, scale, HALVINGS)
+            if not moved:
+                break
+        psi = _chords(K, y, kind, L, state, psi, decrement, scale, tol)
+    return NOT_CONVERGED, n_factor, decrement, psi, state, L

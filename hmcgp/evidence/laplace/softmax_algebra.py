@@ -16,7 +16,7 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence import newton
 from hmcgp.numerics import lapack
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.runtime.typing import Array
 
 _LEAST_ROOT = 1e-150  # of p, which underflows
@@ -52,7 +52,7 @@ def factor(K: Array, p: Array, roots: Array, A: Array, M: Array, alike: bool) ->
     return math.isfinite(half), half
 
 
-@compiled
+@compiled_inside
 def solve_newton(K: Array, A: Array, M: Array, root: Array, r: Array, dalpha: Array, df: Array) -> None:
     """δα = (I + W K)⁻¹ r and δf = K δα, with the factors at hand.
 
@@ -80,7 +80,7 @@ def solve_newton(K: Array, A: Array, M: Array, root: Array, r: Array, dalpha: Ar
         lapack.symmetric_times(K[c % K.shape[0]], dalpha[first : first + n], df[first : first + n])
 
 
-@compiled
+@compiled_inside
 def _couple(A: Array, M: Array, root: Array, weights: Array, V: Array, spread: Array) -> None:
     """Leave M⁻¹E of one class in V, and in spread p_c times what V gives to the variances of f_c - Σ_a π_a f_a.
 
@@ -105,7 +105,7 @@ def _couple(A: Array, M: Array, root: Array, weights: Array, V: Array, spread: A
             V[k, i] *= root[i]
 
 
-@compiled
+@compiled_inside
 def gradient(K: Array, A: Array, M: Array, state: Array) -> Array:
     """G = ∂ log Z/∂K at the mode, one matrix per matrix in K.  Overwrites A above its diagonals."""
     n_classes, n = A.shape[0], A.shape[1]

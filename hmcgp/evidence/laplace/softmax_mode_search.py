@@ -21,7 +21,7 @@ from hmcgp.evidence.laplace.softmax_terms import log_joint
 from hmcgp.evidence.newton import HALVINGS, accept, attempt, copy, dot, fill, size, slack
 from hmcgp.evidence.rounding import LOST_NATS, NATS, ROUNDED_AWAY, left_to_do_of_classes, rounding_of_classes
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import EPS
 from hmcgp.runtime.typing import Array
 
@@ -29,7 +29,7 @@ _MEMORY = 5  # chord steps that are combined with the next
 _PATIENCE = 40.0  # steps rather than new factors, whose price is 20 steps and some steps after (measured: n = 190)
 
 
-@compiled
+@compiled_inside
 def _ascend(y: Array, state: Array, psi: float, scale: float, halvings: int) -> tuple[float, float]:
     """Take the step, halved while Ψ falls by more than rounding; returns its length, 0 where none was taken, and Ψ."""
     least = psi - slack(state, psi, scale)
@@ -44,13 +44,13 @@ def _ascend(y: Array, state: Array, psi: float, scale: float, halvings: int) -> 
     return 0.0, log_joint(y, state[row.ALPHA], state[row.LATENT], state)
 
 
-@compiled
+@compiled_inside
 def _tolerance(tol: float, scale: float, state: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √(2 tr W), since W <= 2 diag W."""
     return max(tol, EPS * scale * size(state[row.ALPHA]) * math.sqrt(2.0 * size(state[row.CURVATURE])))
 
 
-@compiled
+@compiled_inside
 def _gradient(state: Array) -> float:
     """Leave r = g - α in a; returns √Σ r²/ωπ, never below Newton's decrement."""
     total = 0.0
@@ -61,7 +61,7 @@ def _gradient(state: Array) -> float:
     return math.sqrt(total)
 
 
-@compiled
+@compiled_inside
 def _warm_step(K: Array, y: Array, A: Array, M: Array, state: Array) -> float:
     """One Newton step from f alone, α = (I + W K)⁻¹ (W f + g); returns Ψ.
 
@@ -85,7 +85,7 @@ def _warm_step(K: Array, y: Array, A: Array, M: Array, state: Array) -> float:
     return log_joint(y, state[row.ALPHA], state[row.LATENT], state)
 
 
-@compiled
+@compiled_inside
 def _accelerate(state: Array, memory: Array, n_before: int) -> None:
     """Turn a chord direction δ into δ - Σ c_k (moved + δ - δ_last)_k, c minimising |δf - Σ c_k (δf - δf_last)_k|.
 
@@ -110,7 +110,7 @@ def _accelerate(state: Array, memory: Array, n_before: int) -> None:
     copy(state[row.STEP_LATENT], state[row.MOVED_LATENT])
 
 
-@compiled
+@compiled_inside
 def _newton_decrement(K: Array, A: Array, M: Array, state: Array) -> float:
     """Leave Newton's step for the residual at hand in `state`; returns its decrement √(r'δf)."""
     solve_newton(K, A, M, state[row.ROOT_CURVATURE], state[row.RESIDUAL], state[row.STEP_ALPHA], state[row.STEP_LATENT])
@@ -118,20 +118,20 @@ def _newton_decrement(K: Array, A: Array, M: Array, state: Array) -> float:
     return math.sqrt(square) if square >= 0.0 else np.inf  # only rounding makes it negative
 
 
-@compiled
+@compiled_inside
 def _is_mode(decrement: float, before: float, target: float, tol: float, left: float) -> bool:
     """Whether fresh factors show the mode: by tol, or by what rounding makes where that is no longer halved."""
     stalled = tol < target and 0.5 * before < decrement
     return decrement <= target and (stalled or (decrement <= 10.0 * tol and left <= NATS))
 
 
-@compiled
+@compiled_inside
 def _is_rounding(decrement: float, target: float, tol: float) -> bool:
     """Whether a step is so short that its difference to the one before is mostly rounding."""
     return tol < target and decrement <= 10.0 * target
 
 
-@compiled
+@compiled_inside
 def _new_factors_pay(decrement: float, last: float, earlier: float, target: float, tol: float) -> bool:
     """Whether to make new factors after a step of this decrement, given those of the two steps before it."""
     if decrement <= tol or 0.5 * last < decrement <= target or decrement == np.inf:
@@ -142,7 +142,7 @@ def _new_factors_pay(decrement: float, last: float, earlier: float, target: floa
     return rate >= 1.0 or math.log(target / decrement) < _PATIENCE * math.log(rate)
 
 
-@compiled
+@compiled_inside
 def _stuck(fresh: bool, within_rounding: bool) -> int:
     """Status where no step leads up: old factors may be to blame, fresh ones are not."""
     if not fresh:
@@ -150,7 +150,7 @@ def _stuck(fresh: bool, within_rounding: bool) -> int:
     return CONVERGED if within_rounding else NOT_CONVERGED
 
 
-@compiled
+@compiled_inside
 def _steps(
     K: Array, y: Array, A: Array, M: Array, state: Array, psi: float, scale: float, tol: float, fresh: bool,
     before: float,
@@ -193,7 +193,7 @@ def _steps(
         fresh, earlier, last = False, last, decrement
 
 
-@compiled
+@compiled_inside
 def _largest_variance(K: Array) -> float:
     """Largest prior variance of all classes."""
     scale = 0.0
@@ -203,7 +203,7 @@ def _largest_variance(K: Array) -> float:
     return scale
 
 
-@compiled
+@compiled_inside
 def _factor(K: Array, A: Array, M: Array, state: Array, alike: bool) -> tuple[bool, float]:
     """Factors at the current π (see `softmax_algebra.factor`)."""
     for k in range(state.shape[1]):
@@ -211,14 +211,14 @@ def _factor(K: Array, A: Array, M: Array, state: Array, alike: bool) -> tuple[bo
     return factor(K, state[row.RESIDUAL], state[row.ROOT_CURVATURE], A, M, alike)
 
 
-@compiled
+@compiled_inside
 def _verify(K: Array, scale: float, state: Array, decrement: float, left: float) -> tuple[int, float]:
     """Status and residual of a mode: NOT_CONVERGED, with the decrement of rounding, where rounding eats the answer."""
     lost = max(rounding_of_classes(K, scale, state), left / LOST_NATS)
     return (CONVERGED, decrement) if lost <= 1.0 else (NOT_CONVERGED, ROUNDED_AWAY * lost)
 
 
-@compiled
+@compiled_inside
 def find_mode(
     K: Array, y: Array, start: Array, warm: bool, A: Array, M: Array, state: Array, tol: float, max_iter: int
 ) -> tuple[int, int, float, float]:

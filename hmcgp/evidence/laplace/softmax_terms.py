@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.newton import dot
-from hmcgp.numerics.compiled import compiled
+from hmcgp.numerics.compiled import compiled_inside
 from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.runtime.typing import Array
 
 
-@compiled
+@compiled_inside
 def _slopes(pi: Array, weights: Array, norm: Array, g: Array, w: Array) -> None:
     """Divide π by its norms, and leave g, without the observed classes, and W's diagonal."""
     n = norm.shape[0]
@@ -24,7 +24,7 @@ def _slopes(pi: Array, weights: Array, norm: Array, g: Array, w: Array) -> None:
             w[k] = weights[k] * pi[k] * (1.0 - pi[k])
 
 
-@compiled
+@compiled_inside
 def _exponentials(f: Array, n: int, pi: Array) -> tuple[Array, Array, NDArray[np.int64]]:
     """Leave exp x in pi, x = f less the largest of its row; returns x, Σ exp x, and the offset of the largest class."""
     end = f.shape[0]
@@ -44,7 +44,7 @@ def _exponentials(f: Array, n: int, pi: Array) -> tuple[Array, Array, NDArray[np
     return x, norm, first
 
 
-@compiled
+@compiled_inside
 def log_joint(y: Array, alpha: Array, f: Array, state: Array) -> float:
     """Ψ = Σ ω log π_yi - ½ α'f, leaving π, g and W's diagonal at f in `state`."""
     n, pi = y.shape[0], state[row.PROBABILITY]

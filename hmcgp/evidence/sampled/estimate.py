@@ -27,8 +27,8 @@ from hmcgp.evidence.ep.binary import SitePosterior
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
 from hmcgp.evidence.sampled.points import BATCH, Points
 from hmcgp.likelihoods import Likelihood
+from hmcgp.numerics import pareto
 from hmcgp.numerics.constants import EPS
-from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
 
 _LOG_NOTHING = -700.0  # logarithm of a weight, relative to the largest, that is as good as 0
@@ -117,7 +117,7 @@ class Estimate:
     def pareto_k(self) -> float:
         """Shape of the tail of the weights: their variance is finite below 1/2."""
         floor = float(np.max(self.log_weights)) + _LOG_NOTHING
-        return float(arviz_compat.psis(np.maximum(self.log_weights, floor)[None], 1.0)[1][0])
+        return float(pareto.smooth(np.maximum(self.log_weights, floor)[None], 1.0)[1][0])
 
     def extended(self, integrand: Integrand, n_batches: int) -> Estimate:
         """Mean over so many batches, the first of which are there already."""

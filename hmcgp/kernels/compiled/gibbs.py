@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled_with_lock
+from hmcgp.numerics.compiled import compiled_inside, compiled_with_lock
 from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.numerics.sums import total
 from hmcgp.runtime.typing import Array
 
 
-@compiled_with_lock
+@compiled_inside
 def _row(
     X: Array, R: Array, i: int, X2: Array, R2: Array, m: int, variance: float, work: Array, factor: Array, out: Array
 ) -> None:

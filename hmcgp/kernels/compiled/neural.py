@@ -11,12 +11,12 @@ import math
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled_with_lock
+from hmcgp.numerics.compiled import compiled_inside, compiled_with_lock
 from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.runtime.typing import Array
 
 
-@compiled_with_lock
+@compiled_inside
 def _complement(a: float, b: float, c: float) -> float:
     """(1 + a)(1 + b) - c² as 1 + a + b + (ab - c²): a sum of nonnegative terms, by Cauchy and Schwarz."""
     return 1.0 + a + b + max(a * b - c * c, 0.0)

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled_with_lock
+from hmcgp.numerics.compiled import compiled_inside, compiled_with_lock
 from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.runtime.typing import Array
 
 
-@compiled_with_lock
+@compiled_inside
 def _row(Z: Array, i: int, Z2: Array, m: int, power: float, variance: float, work: Array, out: Array) -> None:
     for j in range(m):
         work[j] = 0.0

@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled_with_lock
+from hmcgp.numerics.compiled import compiled_inside, compiled_with_lock
 from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.runtime.typing import Array
@@ -29,7 +29,7 @@ from hmcgp.runtime.typing import Array
 MATERN12, MATERN32, MATERN52, RATIONAL, TRIANGLE, SPHERICAL = range(6)
 
 
-@compiled_with_lock
+@compiled_inside
 def _square_distances(Z: Array, i: int, Z2: Array, m: int, out: Array) -> None:
     """Write |z_i - z_j|² of column i of Z and the first m columns of Z2."""
     for j in range(m):
@@ -40,7 +40,7 @@ def _square_distances(Z: Array, i: int, Z2: Array, m: int, out: Array) -> None:
             out[j] += (a - b[j]) * (a - b[j])
 
 
-@compiled_with_lock
+@compiled_inside
 def _profile(kind: int, alpha: float, variance: float, s: Array, work: Array, k: Array, w: Array) -> None:
     """Write variance φ into k and W into w, for the squared distances s; all of one length."""
     m = s.shape[0]
@@ -63,7 +63,7 @@ def _profile(kind: int, alpha: float, variance: float, s: Array, work: Array, k:
         _matern(kind, variance, s, work, k, w)
 
 
-@compiled_with_lock
+@compiled_inside
 def _matern(kind: int, variance: float, s: Array, work: Array, k: Array, w: Array) -> None:
     rate = math.sqrt(1.0 + 2.0 * kind)  # √(2ν)
     for j in range(s.shape[0]):

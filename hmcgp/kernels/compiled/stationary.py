@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled_with_lock
+from hmcgp.numerics.compiled import compiled_inside, compiled_with_lock
 from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.numerics.sums import total
@@ -30,7 +30,7 @@ def scaled_transpose(X: Array, length_scale: Array) -> Array:
     return Z
 
 
-@compiled_with_lock
+@compiled_inside
 def _row(Z: Array, i: int, Z2: Array, m: int, variance: float, work: Array, out: Array) -> None:
     """Row variance * exp(-½|z_i - z_j|²) of column i of Z and the first m columns of Z2."""
     for j in range(m):
