@@ -141,7 +141,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         draws: int = 1000,
         tune: int = 500,
         chains: int = 4,
-        predict_draws: int | None = 500,
+        predict_draws: int | str | None = "auto",
         n_jobs: int | None = None,
         class_weight: Mapping[Any, float] | str | None = None,
         standardize: bool = True,
@@ -238,8 +238,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         """
         check_flag("latent", latent)
         if latent:
-            return joint.probability_samples(*self._new_inputs(X), random_state, n_jobs=self.n_jobs)
-        return predict.probabilities_per_draw(*self._new_inputs(X), n_jobs=self.n_jobs)
+            return joint.probability_samples(*self._new_inputs(X, each_draw=True), random_state, n_jobs=self.n_jobs)
+        return predict.probabilities_per_draw(*self._new_inputs(X, each_draw=True), n_jobs=self.n_jobs)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
         """Mean and variance of the latent function, hyperparameters integrated out.

@@ -86,7 +86,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         draws: int = 1000,
         tune: int = 500,
         chains: int = 4,
-        predict_draws: int | None = 500,
+        predict_draws: int | str | None = "auto",
         n_jobs: int | None = None,
         standardize: bool = True,
         random_state: RandomStateLike = None,
@@ -189,7 +189,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         if return_cov:
             return self._predict_jointly(X)
         if not return_std:
-            return self.latent_mean_and_variance(X)[0]
+            mean = predict.mean(*self._new_inputs(X), n_jobs=self.n_jobs)
+            return self._targets.in_units(self._targets.layout.unstack(mean))
         mean, variance = self._moments(X, observed=True)
         return mean, np.sqrt(variance)
 
@@ -293,7 +294,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         """
         check_count("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
-        model, draws, X = self._new_inputs(X)
+        model, draws, X = self._new_inputs(X, each_draw=True)
         chosen = rng.choice(len(draws), size=n_samples, p=draws.weight / draws.total)
         groups, counts = np.unique(chosen, return_counts=True)
         samples = [

@@ -32,7 +32,9 @@ def check_settings(estimator: Any) -> str | Sampler:
     if getattr(estimator, "refine", None) is not None:
         name_among("refine", estimator.refine, REFINEMENTS, ", or None for the evidence that was sampled")
     check_counts(draws=estimator.draws, tune=estimator.tune, chains=estimator.chains)
-    if estimator.predict_draws is not None:
+    if isinstance(estimator.predict_draws, str):
+        name_among("predict_draws", estimator.predict_draws, ("auto",), ", an integer >= 1, or None for all")
+    elif estimator.predict_draws is not None:
         check_count("predict_draws", estimator.predict_draws, 1)
     resolve_n_jobs(estimator.n_jobs, 1)
     check_flag("standardize", estimator.standardize)
