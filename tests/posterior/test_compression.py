@@ -13,8 +13,10 @@ WEIGHT = RNG.gamma(2.0, size=400)
 
 def test_weights_are_positive_and_of_mean_one_at_few_positions():
     chosen, weight = spread_subset(U, WEIGHT, 30)
-    assert 25 <= len(chosen) <= 30 and (np.diff(chosen) > 0).all()
-    assert (weight > 0.0).all() and weight.mean() == pytest.approx(1.0)
+    assert 25 <= len(chosen) <= 30
+    assert (np.diff(chosen) > 0).all()
+    assert (weight > 0.0).all()
+    assert weight.mean() == pytest.approx(1.0)
     again, same = spread_subset(U, WEIGHT, 30)
     np.testing.assert_array_equal(again, chosen)
     np.testing.assert_array_equal(same, weight)
