@@ -77,9 +77,8 @@ def report(n: int, rows: int) -> None:
     gp.set_params(predict_draws=50)
     errors = {"default": p[some] - full, "50 evenly spaced draws": gp.predict_proba(X_new[some]) - full}
     print(f"n = {n}: fit {fit_time:.0f} s ({gp.refinement_})")
-    print(
-        f"  first call {first:.2f} s, then one row {1e3 * np.median(one):.2f} ms (a tenth below {1e3 * np.quantile(one, 0.1):.2f})"
-    )
+    median, tenth = 1e3 * np.quantile(one, [0.5, 0.1])
+    print(f"  first call {first:.2f} s, then one row {median:.2f} ms (a tenth below {tenth:.2f})")
     print(f"  {rows:,} rows {many:.1f} s, with the first call {first + many:.1f} s, again {again:.1f} s;")
     print(f"    scikit-learn {their_time:.1f} s, ratio {(first + many) / their_time:.1f}; memory {held:.0f} MB")
     print(f"  500 draws, first call and {len(some)} rows: {full_time:.1f} s")
