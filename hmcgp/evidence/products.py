@@ -63,7 +63,7 @@ class Product:
 
     def of_rows(self, K: Array) -> Array:
         if len(K) <= _FEW_ROWS:
-            return squared_lengths(K, self.F, self.lower)
+            return squared_lengths(np.ascontiguousarray(K), self.F, self.lower)
         G = self._times(K.astype(self.F.dtype))
         return np.einsum("mn,mn->m", G, G).astype(float)
 
