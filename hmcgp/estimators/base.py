@@ -7,6 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
 from hmcgp.estimators.inspection import Inspection
+from hmcgp.estimators.prediction_draws import PredictionDraws, n_each
 from hmcgp.estimators.refinement import Refinement, refined, reweighted, wanted_models
 from hmcgp.estimators.saving import load_estimator, save_estimator
 from hmcgp.estimators.settings import check_settings, validated
@@ -62,7 +64,7 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
     draws: int
     tune: int
     chains: int
-    predict_draws: int | None
+    predict_draws: int | str | None
     n_jobs: int | None
     standardize: bool
     random_state: RandomStateLike
@@ -167,7 +169,8 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
         self.__dict__.update(targets.attributes())
 
     def _keep_best(self) -> None:
-        """Note the draw of highest posterior density, and the kernel there."""
+        """Note the draw of highest posterior density, and the kernel there; drop what predictions kept."""
+        self._predictions = PredictionDraws()
         self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
         self.kernel_ = self.model_.kernel_at(self._best)
 
@@ -238,7 +241,7 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
             check_consistent_length(X, targets)
             model = self.model_
             if not isinstance(model, GrowingModel):
-                self.trace_ = self.trace_.thinned(self.predict_draws)
+                self.trace_ = self.trace_.thinned(n_each(self.predict_draws))
                 model = GrowingModel(model, self.trace_.flat)
             new = self._targets.new_rows(model, X, targets, weights, noise_variance)
             self.model_, log_ratios = model.grown(new.X, new.y, new.likelihood)
@@ -264,11 +267,28 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
         """Validated new inputs on the scale of the model."""
         return self._inputs.scaling.apply(validated(self, self._inputs.columns.encode(X), reset=False))
 
-    def _new_inputs(self, X: Any) -> tuple[Model, WeightedDraws, Array]:
-        """Arguments of functions of `hmcgp.posterior.predict`: the model, the draws, and new inputs on its scale."""
+    def _new_inputs(self, X: Any, *, each_draw: bool = False) -> tuple[Model, WeightedDraws, Array]:
+        """Arguments of functions of `hmcgp.posterior.predict`: the model, the draws, and new inputs on its scale.
+
+        The draws are those to average over or, with `each_draw`, those that results for each draw are for.
+        """
         check_is_fitted(self)
         X = self._targets.layout.prediction_inputs(self._scaled(X))
-        return self.model_, self._kept_draws(), X
+        if each_draw and isinstance(self.predict_draws, str):
+            return self.model_, replace(self._kept_draws(), progressbar=bool(self.progressbar)), X
+        how = self.predict_draws, bool(self.progressbar)
+        return self.model_, self._predictions.get(self.trace_, self.model_, *how), X
+
+    def clear_cache(self) -> None:
+        """Drop what predictions keep between calls.
+
+        The first prediction after a fit solves the latent posterior of each draw and keeps what later ones need of it:
+        an n x n matrix of 4 or 8 bytes per number for each draw (for C classes C + 1 of them), until 1 GiB is full.
+        Draws beyond are solved in every call.  Results are the same, to the last bit, with and without; `fit` and
+        `append` drop everything, and pickles and files of `save` hold none of it.
+        """
+        check_is_fitted(self)
+        self._predictions.clear()
 
     # -- keeping it --------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from hmcgp.errors import InvalidInput
+from hmcgp.estimators.prediction_draws import n_each
 from hmcgp.posterior.audit_report import Audit
 from hmcgp.posterior.leave_one_out import log_predictive_per_draw
 from hmcgp.posterior.weights import WeightedDraws, resampled
@@ -63,7 +64,7 @@ def to_arviz(
 
 def _exported_draws(gp: Any, few: bool, resample: bool) -> tuple[Trace, Any]:
     """Draws with their log evidence, thinned as for predictions if few will do, and which of them to take."""
-    trace = gp.trace_.thinned(gp.predict_draws) if few else gp.trace_
+    trace = gp.trace_.thinned(n_each(gp.predict_draws)) if few else gp.trace_
     log_prior = np.array([[gp.model_.log_prior(u)[0] for u in chain] for chain in trace.unconstrained])
     trace = replace(trace, stats={**trace.stats, "log_evidence": np.asarray(trace.stats["lp"] - log_prior)})
     return trace, resampled(trace.weight) if resample and trace.log_weight is not None else slice(None)

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from hmcgp.estimators import effects, export, relevance
+from hmcgp.estimators.prediction_draws import n_each
 from hmcgp.estimators.table import Targets
 from hmcgp.kernels import Parameter
 from hmcgp.model import Model
@@ -31,15 +32,15 @@ class Inspection:
 
     model_: Model
     trace_: Trace
-    predict_draws: int | None
+    predict_draws: int | str | None
     n_jobs: int | None
     _targets: Targets
     _best: Array
 
     def _kept_draws(self) -> WeightedDraws:
-        """The draws that everything after the fit averages over."""
+        """The draws that results for each draw are for; averages may take fewer (`GaussianProcess._new_inputs`)."""
         check_is_fitted(self)
-        kept = self.trace_.thinned(self.predict_draws)
+        kept = self.trace_.thinned(n_each(self.predict_draws))
         return WeightedDraws(kept.flat, kept.weight)
 
     @property

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, NotConverged, NotPositiveDefinite, warn_user
+from hmcgp.estimators.prediction_draws import n_each
 from hmcgp.evidence import EP, Laplace, LatentSampling, SoftmaxLaplace
 from hmcgp.likelihoods import Classes, LabelNoise, Logistic, MultinomialProbit, Probit, Softmax
 from hmcgp.model import Model
@@ -158,7 +159,7 @@ def refined(gp: Any, sampled: Model, run: Trace, models: list[Model]) -> tuple[M
 
 def _stand_for(gp: Any, sampled: Model, run: Trace, models: list[Model]) -> tuple[str, Trace, Weights]:
     """Draws that stand for the last of the models; how they came about; and the weights that were tried last."""
-    kept = run.thinned(gp.predict_draws)
+    kept = run.thinned(n_each(gp.predict_draws))
     before = _log_evidence_noted(sampled, kept)
     if len(kept) == 1:
         weights = Weights(np.zeros(1), np.nan, 1.0)

@@ -23,7 +23,8 @@ from hmcgp.reporting.encoding import Refused, full_name
 
 T = TypeVar("T")
 
-DERIVED = ("_best", "kernel_", "classes_", "output_names_", "_metadata_request")  # computed from the rest
+# computed from the rest
+DERIVED = ("_best", "_predictions", "kernel_", "classes_", "output_names_", "_metadata_request")
 OPTIONAL = ("feature_names_in_",)  # None in a file where there is none
 
 

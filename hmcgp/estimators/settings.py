@@ -32,8 +32,7 @@ def check_settings(estimator: Any) -> str | Sampler:
     if getattr(estimator, "refine", None) is not None:
         name_among("refine", estimator.refine, REFINEMENTS, ", or None for the evidence that was sampled")
     check_counts(draws=estimator.draws, tune=estimator.tune, chains=estimator.chains)
-    if estimator.predict_draws is not None:
-        check_count("predict_draws", estimator.predict_draws, 1)
+    _check_predict_draws(estimator.predict_draws)
     resolve_n_jobs(estimator.n_jobs, 1)
     check_flag("standardize", estimator.standardize)
     check_random_state(estimator.random_state)
@@ -42,6 +41,15 @@ def check_settings(estimator: Any) -> str | Sampler:
     if estimator.checkpoint is not None and not isinstance(estimator.checkpoint, str | os.PathLike):
         raise InvalidInput(f"'checkpoint' must be the path of a file, or None; got {estimator.checkpoint!r}.")
     return sampler
+
+
+def _check_predict_draws(predict_draws: Any) -> None:
+    if isinstance(predict_draws, str) and predict_draws != "auto":
+        raise InvalidInput(
+            f"'predict_draws' must be an integer >= 1, 'auto', or None for all draws; got {predict_draws!r}."
+        )
+    if predict_draws not in ("auto", None):
+        check_count("predict_draws", predict_draws, 1)
 
 
 def _sampler(sampler: Any) -> str | Sampler:

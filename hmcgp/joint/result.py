@@ -20,7 +20,7 @@ from hmcgp.kernels import contract
 from hmcgp.model import Model
 from hmcgp.numerics import chain_statistics
 from hmcgp.posterior.over_draws import GROUP_SIZE, slices
-from hmcgp.posterior.predict import BLOCK_BYTES
+from hmcgp.posterior.row_blocks import BLOCK_BYTES
 from hmcgp.reporting import arviz_export
 from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
 from hmcgp.runtime.typing import Array

@@ -28,7 +28,9 @@ class Stationary(Kernel):
 
     def _scaled(self, X: Array) -> Array:
         """Inputs divided by their length scales, of shape (d, n)."""
-        length_scale = np.atleast_1d(np.asarray(value_of(self, "length_scale"), dtype=float))
+        length_scale = value_of(self, "length_scale")
+        if type(length_scale) is not np.ndarray or length_scale.dtype != np.float64 or length_scale.ndim != 1:
+            length_scale = np.atleast_1d(np.asarray(length_scale, dtype=float))
         X = np.ascontiguousarray(X, dtype=float)
         if X.ndim != 2 or len(length_scale) not in {1, X.shape[1]}:  # compiled code does not look
             raise InvalidInput(f"'X' must have shape (n, d), and d = {len(length_scale)} length scales; got {X.shape}.")

@@ -12,12 +12,13 @@ from typing import Self
 
 import numpy as np
 
-from hmcgp.evidence import Evidence, EvidenceProvider, Posterior, SupportsMoreRows, SupportsWarmStart
+from hmcgp.evidence import Evidence, EvidenceProvider, SupportsMoreRows, SupportsWarmStart
 from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
 from hmcgp.model.model import Model
 from hmcgp.priors.joint import Theta
 from hmcgp.runtime.interrupts import defer_interrupts
+from hmcgp.runtime.memory import array_bytes
 from hmcgp.runtime.typing import Array
 
 KEPT_BYTES = 2**30  # of posteriors, mostly factors; beyond, they are computed whenever they are needed
@@ -78,7 +79,7 @@ class GrowingModel(Model):
             start = old.posterior.start
             new = larger._extended(kernel, theta, old, X, y)
             log_weight[s] = new.log_z - old.log_z
-            if _bytes(new.posterior) * len(self.draws) <= KEPT_BYTES:
+            if array_bytes(new.posterior) * len(self.draws) <= KEPT_BYTES:
                 larger._kept[theta.tobytes()] = new
         return larger, log_weight
 
@@ -95,10 +96,3 @@ class GrowingModel(Model):
         if isinstance(old.posterior, SupportsWarmStart):
             start = old.posterior.start_with(*old.posterior.predict(K_cross, contract.variances(kernel, X)))
         return self.evidence(contract.covariance(kernel, self.X), self.y, likelihood, start, gradient=False)
-
-
-def _bytes(posterior: object) -> int:
-    """Memory that the arrays of a posterior take, those of one inside it included."""
-    parts = vars(posterior).values()
-    own = sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
-    return own + sum(_bytes(part) for part in parts if isinstance(part, Posterior))

@@ -85,7 +85,7 @@ def inverse_from_cholesky_inplace(L: Array) -> None:
     """
     n = np.int32(L.shape[0])
     info = np.zeros(1, dtype=np.int32)
-    _invert_triangle(L)
+    inverse_triangle_inplace(L)
     _dlauum(_ref(_UPPER), _ref(n), L.ctypes, _ref(n), info.ctypes)
 
 
@@ -135,7 +135,7 @@ def inverse_from_signed_cholesky_inplace(M: Array, n_positive: int) -> None:
     """Overwrite the lower triangle, holding M, by that of (M Σ M')^-1 = M^-T Σ M^-1."""
     n, p = M.shape[0], n_positive
     order, info = np.int32(n), np.zeros(1, dtype=np.int32)
-    _invert_triangle(M)
+    inverse_triangle_inplace(M)
     negative = np.zeros((n - p, n))  # the last rows of M^-1
     for i in range(p, n):
         for j in range(i + 1):
@@ -149,7 +149,7 @@ _SMALL_TRIANGLE = 28
 
 
 @compiled
-def _invert_triangle(L: Array) -> None:
+def inverse_triangle_inplace(L: Array) -> None:
     """Overwrite the lower triangle by L^-1: small diagonal blocks first, then merged two by two.
 
     [A 0; C D]^-1 = [A^-1 0; -D^-1 C A^-1  D^-1], as two triangular products.

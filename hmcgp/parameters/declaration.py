@@ -194,9 +194,14 @@ def _parameter_fields(owner: type[Any]) -> tuple[Any, ...]:
     return tuple(f for f in fields(owner) if "role" in f.metadata)
 
 
+_PLAIN = (float, np.float64, np.ndarray)  # types of the values that `with_values` gives
+
+
 def value_of(owner: Parametric, name: str) -> Any:
     """Value of a parameter; InvalidInput unless it is a number."""
     value = getattr(owner, name)
+    if type(value) in _PLAIN:  # quicker than to ask for abstract classes
+        return value
     if not is_number(value):
         described = "left to its default prior" if value is None else repr(value)
         raise InvalidInput(

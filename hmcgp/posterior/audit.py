@@ -28,7 +28,7 @@ from hmcgp.evidence import LatentSampling, SupportsStandardError
 from hmcgp.model import Model
 from hmcgp.posterior.audit_report import Audit, reliable_weights
 from hmcgp.posterior.over_draws import SolvedDraw, Statistic, summarise
-from hmcgp.posterior.predict import class_probabilities
+from hmcgp.posterior.row_blocks import class_probabilities
 from hmcgp.posterior.weights import Draws, WeightedDraws, pareto_smoothed
 from hmcgp.runtime.typing import Array
 

@@ -42,7 +42,8 @@ from hmcgp.likelihoods.softmax_average import contrast_root, gaussian_points
 from hmcgp.model import Model
 from hmcgp.numerics.constants import HALF_LOG_2PI
 from hmcgp.posterior import over_draws, predict
-from hmcgp.posterior.over_draws import Group, SolvedDraw, Statistic, slices, summarise
+from hmcgp.posterior.over_draws import Group, PredictingDraw, Prediction, slices, summarise
+from hmcgp.posterior.row_blocks import latent_blocks
 from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.typing import Array
 
@@ -115,14 +116,17 @@ def _of_several_classes(model: Model, draws: WeightedDraws, X: Array, q: Array, 
     # in the results of two groups, merged, and added up
     for rows in slices(len(X), max(over_draws.HELD_BYTES // (4 * 8 * n_classes * BINS), 1)):
         counts = summarise(
-            _Histograms(X[rows], points.reshape(n_classes - 1, len(draws), -1)), model, draws, n_jobs=n_jobs
+            _Histograms(X[rows], points.reshape(n_classes - 1, len(draws), -1)),
+            model,
+            draws,
+            n_jobs=n_jobs,
         )
         out[rows] = _histogram_quantiles(counts, q)
     return out
 
 
 @dataclass(frozen=True)
-class _Histograms(Statistic):
+class _Histograms(Prediction):
     """Weights of the latent values whose log odds fall into each bin, for each row and class, of shape (m, C, BINS)."""
 
     X: Array
@@ -131,7 +135,7 @@ class _Histograms(Statistic):
     def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
         return len(self.X), model.likelihood.count(model.y), BINS
 
-    def update(self, out: Array, draw: SolvedDraw) -> None:
+    def update(self, out: Array, draw: PredictingDraw) -> None:
         z = self.points[:, draw.number]  # (C - 1, N)
         for rows, p in self._probabilities(draw, z):
             odds = logit(np.clip(p, expit(-LOG_ODDS), expit(LOG_ODDS)))  # (k, N, C)
@@ -139,13 +143,16 @@ class _Histograms(Statistic):
             first = BINS * np.arange(p.shape[0] * p.shape[2]).reshape(p.shape[0], 1, p.shape[2])
             np.add.at(out[rows].reshape(-1), (first + place).ravel(), draw.weight)
 
-    def _probabilities(self, draw: SolvedDraw, z: Array) -> Iterator[tuple[slice, Array]]:
+    def _probabilities(self, draw: PredictingDraw, z: Array) -> Iterator[tuple[slice, Array]]:
         """Yield some rows, and the probabilities of their classes at each point, of shape (k, N, C)."""
-        for block, mean, covariance in predict.latent_blocks(draw, self.X):
+        for block, mean, covariance in latent_blocks(draw, self.X):
             for some in slices(len(mean), max(_NUMBERS // (z.shape[1] * mean.shape[1]), 1)):
                 deviation = contrast_root(covariance[some]) @ z  # (k, C, N)
                 f = mean[some, None, :] + deviation.transpose(0, 2, 1)
-                yield slice(block.start + some.start, block.start + some.stop), draw.likelihood.probabilities_given(f)
+                yield (
+                    slice(block.start + some.start, block.start + some.stop),
+                    draw.predictor.likelihood.probabilities_given(f),
+                )
 
     def merge(self, out: Array, group: Group, part: Array) -> None:
         out += part

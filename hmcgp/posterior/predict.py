@@ -6,8 +6,8 @@ The weights w_s sum to 1; they are equal unless the draws carry others (`weights
 With several classes f* has a component for each, μ_s as many, and σ²_s is their covariance.  Where the latent
 posterior is a weighted sample instead of a Gaussian (`SupportsLatentMixture`), N(f*; μ_s, σ²_s) becomes the mixture.
 
-One factorisation serves all new inputs of a draw.  New inputs come in blocks, so that beside two n x n matrices a
-worker holds at most about BLOCK_BYTES of cross-covariances and the moments computed from them.
+One factorisation serves all new inputs of a draw, and later calls too where there is memory to keep what it gave
+(`kept`).  New inputs come in blocks (`row_blocks`).
 
 Memory does not grow with draws times inputs.  Averages (means, variances, probabilities, log densities) solve each draw
 once, are updated draw by draw, and hold a few numbers for each new input (`over_draws`).  Quantiles need all draws of a
@@ -25,20 +25,40 @@ from typing import ClassVar
 
 import numpy as np
 
-from hmcgp.errors import InvalidInput
-from hmcgp.evidence import Evidence, SupportsLatentMixture
+from hmcgp.evidence import Evidence, LatentSampling
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Likelihood, NoisyNumbers
+from hmcgp.likelihoods import Likelihood, Logistic, Probit
 from hmcgp.model import Model
 from hmcgp.posterior import mixture, over_draws
 from hmcgp.posterior.joint import latent_jointly
-from hmcgp.posterior.latent_values import latent_gaussian, mean_class_probabilities
-from hmcgp.posterior.over_draws import Group, SolvedDraw, Statistic, latent_shape, slices, summarise
+from hmcgp.posterior.over_draws import (
+    Group,
+    Kept,
+    SolvedDraw,
+    Statistic,
+    latent_shape,
+    slices,
+    summarise,
+)
+from hmcgp.posterior.prediction_statistics import (
+    LogDensity,
+    MeanSums,
+    MixtureMoments,
+    Moments,
+    Probabilities,
+    ProbabilitySums,
+)
+from hmcgp.posterior.predictors import refuse_overflow
+from hmcgp.posterior.reduction import sample_rows, sufficient_size
+from hmcgp.posterior.row_blocks import noisy
 from hmcgp.posterior.weights import Draws, WeightedDraws
+from hmcgp.runtime.parallel import run_tasks
 from hmcgp.runtime.typing import Array
 
+SMALL = 2**13  # moments, of rows times draws, that are held at once without a thought
+PROBABILITY_ERROR = 2e-3  # by reduced predictors, at the rows that are compared
+VARIANCE_ERROR = 1e-2  # as above, relative
 JOINT_ROWS = 64  # rows whose covariances are computed at once, although those within groups suffice
-BLOCK_BYTES = 32 * 2**20  # of work space for a block of new inputs, for each worker
 
 
 # -- averages over draws ---------------------------------------------------------------------------------------------
@@ -47,14 +67,59 @@ BLOCK_BYTES = 32 * 2**20  # of work space for a block of new inputs, for each wo
 def probabilities(model: Model, draws: Draws, X: Array, *, n_jobs: int | None = None) -> Array:
     """Probabilities of the classes averaged over the draws, of shape (m, C), with C = 2 for labels -1 and +1.
 
-    Of two classes, both are right in relative terms, however small.  Of more, rows sum to 1 exactly.
+    Of two classes, both are right in relative terms, however small.  Of more, rows sum to 1 exactly.  Where there are
+    thousands of rows, those of two classes are within about PROBABILITY_ERROR of this average (`reduction`).
     """
-    return model.likelihood.normalised(summarise(_ProbabilitySums(X), model, draws, n_jobs=n_jobs).T)
+    draws = WeightedDraws.of(draws)
+    if _is_small(model, draws, X):
+        moments = _kept_moments(model, draws, X)
+        if moments is None:
+            moments = summarise(Moments(X, observed=False), model, draws, n_jobs=n_jobs)
+        p = model.likelihood.class_probabilities(moments[0], moments[1])  # (2, S, m)
+        return model.likelihood.normalised(np.tensordot(p, draws.weight, (1, 0)).T)
+    size, sample = None, sample_rows(model, X)
+    if sample is not None:
+        full = summarise(ProbabilitySums(sample), model, draws, n_jobs=n_jobs)
+
+        def largest_error(size: int) -> float:
+            some = summarise(ProbabilitySums(sample, size), model, draws, n_jobs=n_jobs)
+            return float(np.abs(some - full).max()) / draws.total
+
+        size = sufficient_size(model, largest_error, PROBABILITY_ERROR)
+    return model.likelihood.normalised(summarise(ProbabilitySums(X, size), model, draws, n_jobs=n_jobs).T)
+
+
+def _is_small(model: Model, draws: WeightedDraws, X: Array) -> bool:
+    """Whether the moments of all draws are little to hold, and a probability follows from them by the same function."""
+    few = len(X) * len(draws) <= SMALL
+    return few and isinstance(model.likelihood, Logistic | Probit) and not isinstance(model.evidence, LatentSampling)
+
+
+def _kept_moments(model: Model, draws: WeightedDraws, X: Array) -> Array | None:
+    """Latent moments of all draws, of shape (2, S, m), if predictors of all are kept; else None."""
+    if draws.kept is None or not draws.kept.belongs_to(model):
+        return None
+    known = draws.kept.all_of(len(draws))
+    return None if known is None else np.asarray(run_tasks([(_moments_of, (known, X))], 1)[0])
+
+
+def _moments_of(known: list[Kept], X: Array) -> Array:
+    out = np.empty((2, len(known), len(X)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for s, one in enumerate(known):
+            out[0, s], out[1, s] = one.predictor.latent(X)
+    refuse_overflow(X, out[0].T, out[1].T)
+    return out
+
+
+def mean(model: Model, draws: Draws, X: Array, *, n_jobs: int | None = None) -> Array:
+    """Latent mean at each new input, averaged over the draws, of shape (m,), or (m, C): n operations for each."""
+    return summarise(MeanSums(X), model, draws, n_jobs=n_jobs) / WeightedDraws.of(draws).total
 
 
 def probabilities_per_draw(model: Model, draws: Draws, X: Array, *, n_jobs: int | None = None) -> Array:
     """Probabilities of the classes for each draw, of shape (S, m, C)."""
-    return summarise(_Probabilities(X), model, draws, n_jobs=n_jobs)
+    return summarise(Probabilities(X), model, draws, n_jobs=n_jobs)
 
 
 def latent_moments(model: Model, draws: Draws, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
@@ -74,18 +139,23 @@ def latent_moments(model: Model, draws: Draws, X: Array, *, n_jobs: int | None =
     -------
     mean, variance : ndarrays of shape (S, m), or (S, m, C) for C classes or columns of targets
     """
-    mean, variance = summarise(_Moments(X, observed=False), model, draws, n_jobs=n_jobs)
+    mean, variance = summarise(Moments(X, observed=False), model, draws, n_jobs=n_jobs)
     return mean, variance
 
 
 def observed_moments(model: Model, draws: Draws, X: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
     """Mean and variance of a new observation, noise included: as of `latent_moments`."""
-    mean, variance = summarise(_Moments(X, observed=True), model, draws, n_jobs=n_jobs)
+    mean, variance = summarise(Moments(X, observed=True), model, draws, n_jobs=n_jobs)
     return mean, variance
 
 
 def mixture_moments(
-    model: Model, draws: Draws, X: Array, *, observed: bool = False, n_jobs: int | None = None
+    model: Model,
+    draws: Draws,
+    X: Array,
+    *,
+    observed: bool = False,
+    n_jobs: int | None = None,
 ) -> tuple[Array, Array]:
     """Mean and variance at each new input, averaged over the draws.
 
@@ -99,9 +169,20 @@ def mixture_moments(
     Returns
     -------
     mean, variance : ndarrays of shape (m,), or (m, C) as above
-        The variance is that of the mixture: the mean of the variances plus the variance of the means.
+        The variance is that of the mixture: the mean of the variances plus the variance of the means.  Where there are
+        thousands of rows, it is within about VARIANCE_ERROR of it, relatively (`reduction`).
     """
-    mean, between, within = summarise(_MixtureMoments(X, observed), model, draws, n_jobs=n_jobs)
+    size, sample = None, sample_rows(model, X)
+    if sample is not None:
+        _, between, within = summarise(MixtureMoments(sample, observed), model, draws, n_jobs=n_jobs)
+        full = between + within
+
+        def largest_error(size: int) -> float:
+            _, between, within = summarise(MixtureMoments(sample, observed, size), model, draws, n_jobs=n_jobs)
+            return float(np.max(np.abs(between + within - full) / np.maximum(full, np.finfo(float).tiny)))
+
+        size = sufficient_size(model, largest_error, VARIANCE_ERROR)
+    mean, between, within = summarise(MixtureMoments(X, observed, size), model, draws, n_jobs=n_jobs)
     return mean, (between + within) / WeightedDraws.of(draws).total
 
 
@@ -152,7 +233,7 @@ def log_density(model: Model, draws: Draws, X: Array, y: Array, *, n_jobs: int |
     y : ndarray of shape (m,) or (m, C)
         Columns of targets are independent given the hyperparameters, and the density is the joint one.
     """
-    return summarise(_LogDensity(X, y), model, draws, n_jobs=n_jobs) - np.log(WeightedDraws.of(draws).total)
+    return summarise(LogDensity(X, y), model, draws, n_jobs=n_jobs) - np.log(WeightedDraws.of(draws).total)
 
 
 def joint_log_density(model: Model, draws: Draws, X: Array, y: Array, *, n_jobs: int | None = None) -> Array:
@@ -177,80 +258,9 @@ def observed_jointly(model: Model, draws: Draws, X: Array) -> Iterator[tuple[Arr
         yield _observed_jointly(model, kernel, evidence, model.likelihood_at(theta), X)
 
 
-# -- statistics ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class _ProbabilitySums(Statistic):
-    """Sums over draws of the probabilities of the classes, of shape (C, m)."""
-
-    X: Array
-
-    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
-        return model.likelihood.count(model.y), len(self.X)
-
-    def update(self, out: Array, draw: SolvedDraw) -> None:
-        for rows, p in class_probabilities(draw, self.X):
-            out[:, rows] += draw.weight * p
-
-    def merge(self, out: Array, group: Group, part: Array) -> None:
-        out += part
-
-
-@dataclass(frozen=True)
-class _Probabilities(Statistic):
-    """Probabilities of the classes for each draw, of shape (S, m, C)."""
-
-    X: Array
-
-    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
-        return n_draws, len(self.X), model.likelihood.count(model.y)
-
-    def update(self, out: Array, draw: SolvedDraw) -> None:
-        for rows, p in class_probabilities(draw, self.X):
-            out[draw.index, rows] = p.T
-
-
-@dataclass(frozen=True)
-class _Moments(Statistic):
-    """Means and variances for each draw, of shape (2, S, m, ...)."""
-
-    X: Array
-    observed: bool
-
-    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
-        return 2, n_draws, len(self.X), *latent_shape(model)
-
-    def update(self, out: Array, draw: SolvedDraw) -> None:
-        for rows, mean, variance in _marginals(draw, self.X, observed=self.observed):
-            out[:, draw.index, rows] = mean, variance
-
-    def merge(self, out: Array, group: Group, part: Array) -> None:
-        out[:, group.rows] = part
-
-
-@dataclass(frozen=True)
-class _MixtureMoments(Statistic):
-    """Mean of the means, their scatter, and sum of the variances, of shape (3, m, ...)."""
-
-    X: Array
-    observed: bool
-
-    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
-        return 3, len(self.X), *latent_shape(model)
-
-    def update(self, out: Array, draw: SolvedDraw) -> None:
-        for rows, mean, variance in _marginals(draw, self.X, observed=self.observed):
-            moments = mean, 0.0, draw.weight * variance
-            mixture.merge(out[:, rows], draw.weight_before, moments, draw.weight)
-
-    def merge(self, out: Array, group: Group, part: Array) -> None:
-        mixture.merge(out, group.weight_before, part, group.weight)
-
-
-@dataclass(frozen=True)
-class _LogDensity(Statistic):
-    """Logarithm of the sum over draws of the densities of observations, of shape (m,)."""
+class _JointLogDensity(Statistic):
+    """Logarithm of the sum over draws of the joint densities of groups of observations, of shape (g,)."""
 
     X: Array
     y: Array
@@ -258,19 +268,6 @@ class _LogDensity(Statistic):
 
     def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
         return (len(self.y),)
-
-    def update(self, out: Array, draw: SolvedDraw) -> None:
-        for rows, mean, variance in _marginals(draw, self.X, observed=True):
-            log_p = mixture.log_densities(self.y[rows], mean, variance).reshape(len(mean), -1).sum(axis=1)
-            out[rows] = np.logaddexp(out[rows], log_p + draw.log_weight)
-
-    def merge(self, out: Array, group: Group, part: Array) -> None:
-        np.logaddexp(out, part, out=out)
-
-
-@dataclass(frozen=True)
-class _JointLogDensity(_LogDensity):
-    """Logarithm of the sum over draws of the joint densities of groups of observations, of shape (g,)."""
 
     def update(self, out: Array, draw: SolvedDraw) -> None:
         g, size = self.y.shape
@@ -281,61 +278,14 @@ class _JointLogDensity(_LogDensity):
             log_p = mixture.joint_log_density(self.y[groups], mean.reshape(k, size), within)
             out[groups] = np.logaddexp(out[groups], log_p + draw.log_weight)
 
-
-# -- one draw --------------------------------------------------------------------------------------------------------
-
-
-def latent_blocks(draw: SolvedDraw, X: Array) -> Iterator[tuple[slice, Array, Array]]:
-    """Yield rows, latent mean and latent variance for every block of new inputs."""
-    for rows in _blocks(draw.model, len(X)):
-        yield rows, *latent_gaussian(draw, X[rows])
-
-
-def class_probabilities(draw: SolvedDraw, X: Array) -> Iterator[tuple[slice, Array]]:
-    """Yield rows and probabilities of the classes, of shape (C, m), for every block of new inputs."""
-    posterior = draw.evidence.posterior
-    if isinstance(posterior, SupportsLatentMixture):
-        for rows in _blocks(draw.model, len(X), 6 * posterior.n_points):  # means, probabilities, and what makes them
-            yield rows, mean_class_probabilities(draw, posterior, X[rows])
-    else:
-        for rows, mean, variance in latent_blocks(draw, X):
-            yield rows, draw.likelihood.class_probabilities(mean, variance)
-
-
-def _marginals(draw: SolvedDraw, X: Array, *, observed: bool) -> Iterator[tuple[slice, Array, Array]]:
-    """Yield rows, mean and variance of each latent value, or of each observation, for every block of new inputs."""
-    for rows, mean, between in latent_blocks(draw, X):
-        variance = _variances(between, mean)
-        if observed:  # noise belongs to a row, whatever its columns
-            variance = (variance.T + _noisy(draw.likelihood).noise_at(X[rows])).T
-        yield rows, mean, variance
-
-
-def _blocks(model: Model, m: int, more: int = 0) -> list[slice]:
-    """Blocks of m new inputs in BLOCK_BYTES, `more` numbers for each beside its covariances and moments."""
-    n_latents = int(np.prod(latent_shape(model)))
-    cross = 2 * n_latents * len(model.X)  # the cross-covariance and its solve
-    moments = 16 + 8 * n_latents**2
-    return slices(m, max(BLOCK_BYTES // (8 * (cross + moments + more)), 1))
-
-
-def _variances(variance: Array, mean: Array) -> Array:
-    """Variances of the latent values, in the shape of the mean; from covariances between classes, of (m, C, C)."""
-    if variance.ndim == 3:
-        return np.diagonal(variance, axis1=1, axis2=2)
-    return variance if variance.shape == mean.shape else np.broadcast_to(variance[:, None], mean.shape)
-
-
-def _noisy(likelihood: Likelihood) -> NoisyNumbers:
-    if not isinstance(likelihood, NoisyNumbers):
-        raise InvalidInput(f"observations of {type(likelihood).__name__} are labels: ask for their probabilities.")
-    return likelihood
+    def merge(self, out: Array, group: Group, part: Array) -> None:
+        np.logaddexp(out, part, out=out)
 
 
 def _observed_jointly(
     model: Model, kernel: Kernel, evidence: Evidence, likelihood: Likelihood, X: Array
 ) -> tuple[Array, Array]:
-    noise = _noisy(likelihood).noise_at(X)
+    noise = noisy(likelihood).noise_at(X)
     mean, covariance = latent_jointly(model, kernel, evidence, X)
     covariance.flat[:: len(X) + 1] += noise
     return mean, covariance

@@ -33,10 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.model import Model
-from hmcgp.posterior import predict
 from hmcgp.posterior.joint import latent_jointly
 from hmcgp.posterior.leave_one_out import cavity_of
-from hmcgp.posterior.over_draws import SolvedDraw, Statistic, summarise
+from hmcgp.posterior.over_draws import PredictingDraw, Prediction, SolvedDraw, Statistic, summarise
+from hmcgp.posterior.row_blocks import class_probabilities, latent_blocks
 from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.typing import Array
 
@@ -80,7 +80,7 @@ def losses(
 
 
 @dataclass(frozen=True)
-class _Changes(Statistic):
+class _Changes(Prediction):
     """Root mean square change of the response for each draw and input, of shape (S, d)."""
 
     moves: tuple[Moves, ...]
@@ -88,19 +88,19 @@ class _Changes(Statistic):
     def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
         return n_draws, len(self.moves)
 
-    def update(self, out: Array, draw: SolvedDraw) -> None:
+    def update(self, out: Array, draw: PredictingDraw) -> None:
         for j, (before, after, weight) in enumerate(self.moves):
             response = _responses(draw, np.concatenate([before, after]))
             delta = response[len(before) :] - response[: len(before)]  # (M, C)
             out[draw.index, j] = np.sqrt(weight @ (delta**2).mean(axis=1))
 
 
-def _responses(draw: SolvedDraw, X: Array) -> Array:
+def _responses(draw: PredictingDraw, X: Array) -> Array:
     """Probabilities of the classes, of shape (m, C) and summed in squares to mean ½Σ; or means of numbers, (m, k)."""
     if draw.model.likelihood.targets != "numbers":
-        p = np.concatenate([part for _, part in predict.class_probabilities(draw, X)], axis=1)  # (C, m)
+        p = np.concatenate([part for _, part in class_probabilities(draw, X)], axis=1)  # (C, m)
         return np.asarray(p.T * np.sqrt(0.5 * len(p)))  # so that the mean of squares over C is ½Σ
-    mean = np.concatenate([part for _, part, _ in predict.latent_blocks(draw, X)])
+    mean = np.concatenate([part for _, part, _ in latent_blocks(draw, X)])
     return mean.reshape(len(mean), -1)
 
 

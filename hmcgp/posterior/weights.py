@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hmcgp.numerics import pareto
 from hmcgp.numerics.weighted import effective_number
+from hmcgp.posterior.kept import KeptPredictors
 from hmcgp.runtime.typing import Array
 
 K_LIMIT = 0.7  # Pareto k up to which averages are reliable
@@ -30,6 +31,8 @@ class WeightedDraws:
 
     theta: Array  # (S, p), natural hyperparameters
     weight: Array  # (S,), of mean 1: draws of equal weight have exactly 1 each
+    kept: KeptPredictors | None = None  # what predictions keep of the draws between calls
+    progressbar: bool = False  # show one where predictions take more than two seconds
 
     @staticmethod
     def of(draws: Draws) -> WeightedDraws:
@@ -43,7 +46,7 @@ class WeightedDraws:
         return len(self.theta)
 
     def __getitem__(self, some: slice) -> WeightedDraws:
-        """Some of the draws; their weights are not normalised again."""
+        """Some of the draws, of which nothing is kept; their weights are not normalised again."""
         return WeightedDraws(self.theta[some], self.weight[some])
 
     @property

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from hmcgp.errors import InvalidInput
 from hmcgp.runtime.parallel import on_cluster
 
@@ -60,6 +62,14 @@ def amount(nbytes: float) -> str:
         if nbytes >= size:
             return f"{nbytes / size:.3g} {unit}"
     return f"{nbytes / 1e3:.3g} kB"
+
+
+def array_bytes(thing: object, depth: int = 4) -> int:
+    """Memory of the arrays in the attributes of an object, or the items of a tuple, and of those inside them."""
+    if isinstance(thing, np.ndarray):
+        return thing.nbytes
+    parts = thing if isinstance(thing, tuple) else getattr(thing, "__dict__", {}).values()
+    return sum(array_bytes(part, depth - 1) for part in parts) if depth else 0
 
 
 def available_memory(root: Path = Path("/")) -> int | None:

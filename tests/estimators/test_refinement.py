@@ -60,8 +60,11 @@ def test_draws_are_those_of_laplace_with_weights_to_ep(gp, plain):
 
 
 def test_probabilities_are_the_weighted_average_of_those_of_ep(gp):
-    each = predict.probabilities_per_draw(*gp._new_inputs(X[TEST]))
-    np.testing.assert_allclose(gp.predict_proba(X[TEST]), np.average(each, axis=0, weights=gp.trace_.weight), rtol=1e-9)
+    model, draws, rows = gp._new_inputs(X[TEST])
+    each = predict.probabilities_per_draw(model, draws, rows)
+    np.testing.assert_allclose(gp.predict_proba(X[TEST]), np.average(each, axis=0, weights=draws.weight), rtol=1e-9)
+    every = np.average(gp.predict_proba_draws(X[TEST]), axis=0, weights=gp.trace_.weight)
+    assert np.sqrt(np.mean((gp.predict_proba(X[TEST]) - every) ** 2)) < 0.003
 
 
 def test_probabilities_are_less_timid(gp, plain):

@@ -19,7 +19,7 @@ from hmcgp.evidence.sampled.estimate import pivoted_root
 from hmcgp.evidence.sampled.points import BATCH, Points
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import LabelNoise, Logistic, Probit
-from hmcgp.posterior import predict
+from hmcgp.posterior import predict, row_blocks
 from tests.helpers.checks import classification_problem, squared_exponential
 
 LIKELIHOODS = [Logistic(), Probit(), LabelNoise(0.1)]
@@ -255,7 +255,7 @@ def mixture_average(posterior, likelihood, K_cross, k_diag):
 def test_class_probabilities_are_averages_over_the_samples(likelihood, monkeypatch):
     """Through the model, by blocks of rows, averaged over draws and for each."""
     X, y, new, *_, p, _, _ = small_problem(likelihood)
-    monkeypatch.setattr(predict, "BLOCK_BYTES", 100_000)  # two rows at a time
+    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 100_000)  # two rows at a time
     model = Model(X, y, kernel=SquaredExponential(length_scale=1.0), likelihood=likelihood).with_evidence("sampled")
     draws = np.array([[4.0], [4.0]])
     np.testing.assert_allclose(predict.probabilities(model, draws, new)[:, 1], p, atol=0.02)

@@ -14,7 +14,7 @@ from hmcgp.evidence import EP, TAP, Laplace, LowerBound, NaiveMeanField, UpperBo
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import LabelNoise, Logistic, MultinomialProbit, Probit, Softmax
 from hmcgp.model import Model
-from hmcgp.posterior import intervals, joint, mixture, over_draws, predict
+from hmcgp.posterior import intervals, joint, mixture, over_draws, predict, row_blocks
 from hmcgp.posterior.weights import WeightedDraws
 from tests.helpers.checks import classification_problem, several_classes
 
@@ -161,7 +161,7 @@ def test_memory_of_intervals_does_not_grow_with_draws_times_rows(monkeypatch):
     whole = intervals.probability_intervals(model, CLASSES_THETA, rows, 0.9, n_jobs=1)
     held = 10 * 4 * 8 * 3 * intervals.BINS  # ten rows
     monkeypatch.setattr(over_draws, "HELD_BYTES", held)
-    monkeypatch.setattr(predict, "BLOCK_BYTES", 2**16)
+    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 2**16)
     monkeypatch.setattr(intervals, "_NUMBERS", 2**12)
     tracemalloc.start()
     try:

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from hmcgp import GPClassifier, GPRegressor
 from hmcgp.errors import DataWarning
 from hmcgp.likelihoods import Gaussian
-from hmcgp.posterior import mixture, over_draws, predict
+from hmcgp.posterior import kept, mixture, over_draws, predict, row_blocks
 
 ROWS, DRAWS = 3000, 100
 
@@ -87,7 +87,7 @@ def test_memory_is_that_of_the_rows(name, estimator, call, rows, request, monkey
     call(gp, X_NEW[:10])  # what is compiled or kept the first time does not count
     held = 50 * rows * (8 if "quantiles" in name else 1)  # a sixteenth of what quantiles hold at once
     monkeypatch.setattr(over_draws, "HELD_BYTES", held)
-    monkeypatch.setattr(predict, "BLOCK_BYTES", 40 * rows)
+    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 40 * rows)
     monkeypatch.setattr(over_draws, "GROUP_SIZE", DRAWS // 20)
     monkeypatch.setattr(mixture, "_NUMBERS", 2**12)
     tracemalloc.start()
@@ -104,7 +104,7 @@ def test_blocks_and_groups_change_nothing(name, estimator, call, rows, request, 
     gp = request.getfixturevalue(estimator)
     whole = call(gp, X_NEW[:60])
     monkeypatch.setattr(over_draws, "HELD_BYTES", 7 * 32 * DRAWS)
-    monkeypatch.setattr(predict, "BLOCK_BYTES", 3000)
+    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 3000)
     monkeypatch.setattr(mixture, "_NUMBERS", 5 * DRAWS)
     for part, other in zip(np.atleast_2d(whole), np.atleast_2d(call(gp, X_NEW[:60])), strict=True):
         np.testing.assert_allclose(other, part, rtol=1e-12, atol=1e-13)
@@ -120,8 +120,11 @@ def test_averages_are_those_of_the_draws(regressor):
 
 @pytest.mark.parametrize(("n_rows", "n_passes"), [(30, 1), (31, 2), (90, 3)])
 def test_every_draw_is_solved_once_but_for_quantiles_of_many_rows(n_rows, n_passes, regressor, monkeypatch):
+    """Where nothing is kept between calls."""
+    monkeypatch.setattr(kept, "KEPT_BYTES", 0)
+    regressor.clear_cache()
     monkeypatch.setattr(over_draws, "HELD_BYTES", 30 * 32 * DRAWS)
-    monkeypatch.setattr(predict, "BLOCK_BYTES", 3000)
+    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 3000)
     solved = []
     solve = regressor.model_.posterior
     monkeypatch.setattr(regressor.model_, "posterior", lambda *args: solved.append(1) or solve(*args), raising=False)

@@ -8,8 +8,9 @@ from hmcgp.evidence import Laplace
 from hmcgp.kernels import SquaredExponential, White
 from hmcgp.likelihoods import Logistic
 from hmcgp.model import Model
-from hmcgp.posterior import predict
+from hmcgp.posterior import predict, row_blocks
 from hmcgp.posterior.leave_one_out import cavities
+from hmcgp.posterior.predictors import predictor
 from tests.helpers.checks import classification_problem
 
 X, Y, _ = classification_problem(60, 2, seed=3)
@@ -58,9 +59,12 @@ def test_workers_do_not_change_a_bit(model):
 
 def test_blocks_bound_the_memory_and_change_nothing(model, monkeypatch):
     whole = predict.probabilities(model, DRAWS[:3], NEW)
-    monkeypatch.setattr(predict, "BLOCK_BYTES", (16 * len(X) + 8 * 24) * 5)  # what is held for a row, and five of them
-    assert [s.stop - s.start for s in predict._blocks(model, len(NEW))] == [5] * 7 + [2]
-    np.testing.assert_allclose(predict.probabilities(model, DRAWS[:3], NEW), whole, rtol=1e-12)
+    monkeypatch.setattr(
+        row_blocks, "BLOCK_BYTES", (16 * len(X) + 8 * 24) * 5
+    )  # what is held for a row, and five of them
+    found = predictor(model, DRAWS[0], *model.posterior(DRAWS[0]))
+    assert [s.stop - s.start for s in row_blocks.blocks(model, found, len(NEW))] == [5] * 7 + [2]
+    np.testing.assert_allclose(predict.probabilities(model, DRAWS[:3], NEW), whole, atol=1e-6)  # variances in float32
 
 
 def test_far_tails_keep_their_relative_accuracy():

@@ -45,7 +45,14 @@ import numpy as np
 
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.bounds import optimisation as core
-from hmcgp.evidence.status import leave_out, predict_by_factor, predict_jointly_by_factor, raise_for_status
+from hmcgp.evidence.products import LatentProducts, by_factor
+from hmcgp.evidence.status import (
+    leave_out,
+    needs_factor,
+    predict_by_factor,
+    predict_jointly_by_factor,
+    raise_for_status,
+)
 from hmcgp.likelihoods import Likelihood, Logistic
 from hmcgp.runtime.typing import Array
 
@@ -81,6 +88,10 @@ class LowerBoundPosterior:
         """Latent mean k'α and covariance K** - k'Rk at new inputs (see `SupportsJointPrediction`)."""
         return predict_jointly_by_factor(self.L, self.alpha, self.root_w[:, None] * K_cross, K_cross, K_new)
 
+    def products(self) -> LatentProducts:
+        """Matrices that latent predictions are products with (see `SupportsProducts`)."""
+        return LatentProducts(self.alpha, by_factor(needs_factor(self.L, "to predict"), self.root_w))
+
 
 @dataclass(frozen=True)
 class UpperBoundPosterior:
@@ -101,6 +112,10 @@ class UpperBoundPosterior:
     def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
         """Latent mean k'b and covariance K** at new inputs (see `SupportsJointPrediction`)."""
         return K_cross.T @ self.b, np.array(K_new, dtype=float)
+
+    def products(self) -> LatentProducts:
+        """Matrices that latent predictions are products with (see `SupportsProducts`)."""
+        return LatentProducts(self.b, None)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from hmcgp.evidence.base import Evidence, SiteProvider
 from hmcgp.evidence.ep import double_loop as double
 from hmcgp.evidence.ep import sweeps as core
 from hmcgp.evidence.ep.site_state import ALPHA, CAVITY_MEAN, CAVITY_PRECISION, MEAN, PRECISION
+from hmcgp.evidence.products import LatentProducts, by_precision
 from hmcgp.evidence.status import NOT_CONVERGED, needs_factor, raise_for_status
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
 from hmcgp.runtime.checks import lowered
@@ -77,6 +78,10 @@ class SitePosterior:
     def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
         """Latent mean k'x and covariance K** - k'Rk at new inputs (see `SupportsJointPrediction`)."""
         return K_cross.T @ self.alpha, K_new - K_cross.T @ (needs_factor(self.R, "to predict") @ K_cross)
+
+    def products(self) -> LatentProducts:
+        """Matrices that latent predictions are products with (see `SupportsProducts`)."""
+        return LatentProducts(self.alpha, by_precision(needs_factor(self.R, "to predict")))
 
 
 def solve_sites(

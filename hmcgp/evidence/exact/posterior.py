@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from hmcgp.errors import NotPositiveDefinite
+from hmcgp.evidence.products import LatentProducts, by_factor
 from hmcgp.evidence.status import needs_factor, predict_by_factor, predict_jointly_by_factor
 from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.runtime.typing import Array
@@ -70,6 +71,10 @@ class ExactPosterior:
     def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
         """Latent mean k'α and covariance K** - k'C⁻¹k at new inputs (see `SupportsJointPrediction`)."""
         return predict_jointly_by_factor(self.L, self.alpha, K_cross, K_cross, K_new)
+
+    def products(self) -> LatentProducts:
+        """Matrices that latent predictions are products with (see `SupportsProducts`)."""
+        return LatentProducts(self.alpha, by_factor(needs_factor(self.L, "to predict")))
 
     def extended(self, K_cross: Array, K_new: Array, y: Array, noise: Array) -> tuple[Self, float]:
         """The posterior with more rows, and the log density of their targets (see `SupportsMoreRows`)."""

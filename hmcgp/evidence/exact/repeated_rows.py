@@ -8,12 +8,13 @@ so the evidence of weighted rows is that of the targets √ω y under the covari
     ∂ log Z/∂K = √ω G √ω,     ∂ log Z/∂s_i = G_ii + ½ (1 - ω_i)/s_i,     G of the former.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hmcgp.evidence.base import Evidence, Posterior, Provider, SupportsJointPrediction
 from hmcgp.evidence.exact.posterior import ExactPosterior
+from hmcgp.evidence.products import LatentProducts
 from hmcgp.likelihoods import NoisyNumbers
 from hmcgp.runtime.typing import Array
 
@@ -49,6 +50,10 @@ class WeightedExactPosterior(WeightedPosterior):
         """Leave-one-out mean and variance of every latent value, all of its weight left out."""
         mean, variance = self.scaled.cavity()
         return (mean.T / self.root).T, variance / self.root**2
+
+    def products(self) -> LatentProducts:
+        """Matrices that latent predictions are products with (see `SupportsProducts`)."""
+        return replace(self.scaled.products(), scale=self.root)
 
 
 def weighted_evidence(provider: Provider, K: Array, y: Array, likelihood: NoisyNumbers, *, gradient: bool) -> Evidence:

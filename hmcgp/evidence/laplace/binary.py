@@ -25,6 +25,7 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import mode_search as core
+from hmcgp.evidence.products import LatentProducts, by_factor
 from hmcgp.evidence.status import (
     leave_out,
     needs_factor,
@@ -70,6 +71,10 @@ class LaplacePosterior:
     def predict_jointly(self, K_cross: Array, K_new: Array) -> tuple[Array, Array]:
         """Latent mean k'α and covariance K** - k'Rk at new inputs (see `SupportsJointPrediction`)."""
         return predict_jointly_by_factor(self.L, self.alpha, self.root_w[:, None] * K_cross, K_cross, K_new)
+
+    def products(self) -> LatentProducts:
+        """Matrices that latent predictions are products with (see `SupportsProducts`)."""
+        return LatentProducts(self.alpha, by_factor(needs_factor(self.L, "to predict"), self.root_w))
 
 
 @dataclass(frozen=True)

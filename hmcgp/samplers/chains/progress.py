@@ -6,19 +6,15 @@ records of all chains.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-import warnings
 from typing import Any
 
 import numpy as np
 
+from hmcgp.runtime.progress import INTERVAL, tqdm_bar
 from hmcgp.samplers.chains.record import Record
 
-INTERVAL = 0.1  # seconds between two drawings
-# without tqdm's rate, so that everything fits into 80 columns
-BAR_FORMAT = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 WAITING = "starting (compiles once)"
 RECENT = 50  # draws per chain that the acceptance rate is averaged over
 
@@ -29,7 +25,7 @@ class Progress:
     def __init__(self, records: list[Record], *, enabled: bool) -> None:
         self._records = records
         self._lock = threading.Lock()
-        self._bar: Any = _bar(sum(r.total for r in records), sum(r.count for r in records)) if enabled else None
+        self._bar: Any = _opened(records) if enabled else None
         self._next = float("inf") if self._bar is None or self._bar.disable else 0.0
 
     def tick(self) -> None:
@@ -66,21 +62,5 @@ class Progress:
         return {"div": f"{diverged}", "acc": f"{acceptance:.2f}", "step": f"{step_size:.2g}"}
 
 
-def _bar(total: int, done: int) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a notebook without ipywidgets shows text
-        from tqdm.auto import tqdm
-    return tqdm(
-        total=total,
-        initial=done,
-        disable=False if _in_notebook() else None,  # None: off unless stderr is a terminal
-        desc=WAITING,
-        mininterval=0.0,
-        bar_format=BAR_FORMAT,
-    )
-
-
-def _in_notebook() -> bool:
-    """Return whether a notebook shows the output: it can draw bars, though its stderr is no terminal."""
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+def _opened(records: list[Record]) -> Any:
+    return tqdm_bar(sum(r.total for r in records), sum(r.count for r in records), WAITING)

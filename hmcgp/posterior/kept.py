@@ -1,0 +1,66 @@
+"""What predictions keep of the draws between calls, in bounded memory.
+
+Entries are added until KEPT_BYTES are full; draws beyond are solved whenever they are needed.  So a call has the same
+results, to the last bit, whether its draws are kept or not.  Several threads may predict at the same time: an entry is
+the same whoever adds it.  Nothing is kept in a pickle, nor in a copy.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import Any
+
+from hmcgp.runtime.memory import array_bytes
+
+KEPT_BYTES = 2**30  # of predictors, mostly one n x n matrix for each draw
+
+
+class KeptPredictors:
+    """Predictors of the draws of one model, by their numbers.
+
+    Parameters
+    ----------
+    model : object
+        The model that the predictors belong to; for others nothing is found.
+    """
+
+    def __init__(self, model: object = None) -> None:
+        self._model = model
+        self._entries: dict[Hashable, Any] = {}
+        self._nbytes = 0
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[KeptPredictors], tuple[()]]:
+        return KeptPredictors, ()
+
+    def belongs_to(self, model: object) -> bool:
+        """Whether the predictors are those of this model."""
+        return self._model is model and model is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all that is kept."""
+        return self._nbytes
+
+    def get(self, key: Hashable) -> Any:
+        """Entry of this key, or None."""
+        return self._entries.get(key)
+
+    def keep(self, key: Hashable, entry: Any) -> None:
+        """Keep an entry if there is room."""
+        nbytes = array_bytes(entry)
+        with self._lock:
+            if key not in self._entries and self._nbytes + nbytes <= KEPT_BYTES:
+                self._entries[key] = entry
+                self._nbytes += nbytes
+
+    def all_of(self, n: int) -> list[Any] | None:
+        """Entries 0, …, n - 1, or None unless all of them are kept."""
+        found = [self._entries.get(k) for k in range(n)]
+        return None if None in found else found
+
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._entries, self._nbytes = {}, 0
