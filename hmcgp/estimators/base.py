@@ -276,8 +276,12 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
         X = self._targets.layout.prediction_inputs(self._scaled(X))
         if each_draw and isinstance(self.predict_draws, str):
             return self.model_, replace(self._kept_draws(), progressbar=bool(self.progressbar)), X
-        how = self.predict_draws, bool(self.progressbar)
-        return self.model_, self._predictions.get(self.trace_, self.model_, *how), X
+        return self.model_, self._averaged_draws(), X
+
+    def _averaged_draws(self) -> WeightedDraws:
+        """Draws that averages are over, with what predictions keep of them."""
+        check_is_fitted(self)
+        return self._predictions.get(self.trace_, self.model_, self.predict_draws, bool(self.progressbar))
 
     def clear_cache(self) -> None:
         """Drop what predictions keep between calls.

@@ -135,7 +135,7 @@ def _evaluate(
 ) -> tuple[str, Array, Array]:
     """Kind of the response, its mean (G, C), and the two ends of its interval, (2, G, C), in the user's units."""
     q = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
-    model, draws = gp.model_, thinned(gp._kept_draws())
+    model, draws = gp.model_, thinned(gp._averaged_draws())
     row_weight, n_jobs = np.full(X.shape[1], 1.0 / X.shape[1]), gp.n_jobs
     if term is None and model.likelihood.targets != "numbers":
         scaled = np.array([table.scale(part) for part in X])
@@ -157,7 +157,7 @@ def _evaluate(
 def _curves(gp: Any, X: Array) -> Array:
     """Mean response at each row for each value, of shape (G M, C)."""
     table, rows = UserTable(gp), X.reshape(-1, X.shape[-1])
-    draws, inputs = thinned(gp._kept_draws()), gp._targets.layout.prediction_inputs(table.scale(rows))
+    draws, inputs = thinned(gp._averaged_draws()), gp._targets.layout.prediction_inputs(table.scale(rows))
     if gp.model_.likelihood.targets != "numbers":
         return predict.probabilities(gp.model_, draws, inputs, n_jobs=gp.n_jobs)
     mean, _ = predict.mixture_moments(gp.model_, draws, inputs, n_jobs=gp.n_jobs)
@@ -167,6 +167,8 @@ def _curves(gp: Any, X: Array) -> Array:
 
 def thinned(draws: WeightedDraws) -> WeightedDraws:
     """At most N_DRAWS of the draws, evenly spaced."""
+    if len(draws) <= N_DRAWS:
+        return draws
     chosen = spaced(len(draws), N_DRAWS)
     return WeightedDraws(draws.theta[chosen], draws.weight[chosen])
 
