@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
+from hmcgp.estimators.default_sampler import default_sampler
 from hmcgp.estimators.inspection import Inspection
 from hmcgp.estimators.prediction_draws import PredictionDraws, n_each
 from hmcgp.estimators.refinement import Refinement, refined, reweighted, wanted_models
@@ -131,7 +132,7 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
             self.model_ = table.model(self.evidence, standardize=bool(self.standardize))
             models = wanted_models(self, self.model_)  # refused before any sampling, if they do not fit
             self.sampling_trace_ = self.trace_ = self._sample(
-                sampler, None if self.checkpoint is None else table.identity()
+                sampler or default_sampler(self, self.model_), None if self.checkpoint is None else table.identity()
             )
             if self.trace_.sampler not in ("map", FIXED):
                 diagnostics.warn(self.trace_, standardized=bool(self.standardize))
@@ -261,7 +262,9 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
     def _share_at_fit(self) -> float:
         """Share of the draws that were effective before rows were appended."""
         found = self.refinement_
-        return 1.0 if found is None or found.method != "weighted" else found.effective / found.n_draws
+        if found is None:
+            return self.sampling_trace_.n_effective / len(self.sampling_trace_)
+        return found.effective / found.n_draws if found.method == "weighted" else 1.0
 
     def _scaled(self, X: Any) -> Array:
         """Validated new inputs on the scale of the model."""

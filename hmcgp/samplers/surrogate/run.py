@@ -39,14 +39,16 @@ from hmcgp.samplers.trace import SurrogateInfo, stat_dtype
 K_GOOD = 0.5  # Pareto k up to which weights are taken without another surrogate
 GOOD_SHARE = 0.4  # of the draws that the weights must leave effective
 FINE_SHARE = 0.75  # with which k may be up to K_LIMIT
-PILOT = 64  # draws evaluated with their gradients
+PILOT = 96  # draws evaluated with their gradients
 PILOT_DRAWS = 400  # from the first surrogate, which give the whitening of the next
 WAVE = 128  # draws evaluated without, before the weights are looked at
-TEMPERATURE = 1.2  # of the surrogate that is drawn from: tails above those of the density, so that no weight is large
-PILOT_TEMPERATURE = 2.0  # of the one whose draws become points: they are to lie in the tails too
+# The surrogate is flattened to g/T, T > 1, before it is drawn from: its tails then lie above those of the density, and
+# no weight is large.  T = 1 + WARMTH/sqrt(d) leaves four fifths of the draws of a Gaussian effective, whatever d is.
+WARMTH = 0.8
+PILOT_TEMPERATURE = 3.0  # of the surrogate whose draws become points: they are to lie in the tails too
 ROWS = 1800  # values and partial derivatives that a surrogate is fitted to, at most
 MOST_POINTS = 250
-ASTRAY = 4.0  # variance of draws from a surrogate, in units of those before, with which it is not to be trusted
+ASTRAY = 6.0  # variance of draws from a surrogate, in units of that before, with which they are not to be trusted
 
 
 class GivenUp(NamedTuple):
@@ -69,6 +71,7 @@ class SurrogateRun:
         self.length = run.records[0].length[1]
         self.streams = [record.snapshot.stream for record in run.records]
         self.points: list[Points] = []
+        self.temperature = 1.0 + WARMTH / np.sqrt(self.density.n_dim)
         self.carry: object = None
         self.values = self.gradients = 0
         self.surrogates = 0
@@ -86,12 +89,12 @@ class SurrogateRun:
         whitening = Whitening(mean, factor_of(covariance))
         whitening = self._fly_pilot(self._fit(whitening), starts, whitening)
         for _ in range(self.sampler.refits):
-            drawn = self._draw(self._fit(whitening), starts, TEMPERATURE, self.length)
+            drawn = self._draw(self._fit(whitening), starts, self.temperature, self.length)
             weights = self._evaluate(drawn)
             found = f"{weights.effective:.0f} of {len(weights.log_weight)} draws effective, k {weights.pareto_k:.2f}"
             if is_good(weights, self.length * len(drawn)):
                 return self._told(found)
-            whitening = self._whitening(drawn, whitening, TEMPERATURE)
+            whitening = self._whitening(drawn, whitening, self.temperature)
         return GivenUp(self._told(f"its weights left {found}"), starts, covariance)
 
     def _told(self, what: str) -> str:
