@@ -150,8 +150,8 @@ def check_weights(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             "weights",
             f"averages rest on few draws, {trace.n_effective:.0f} of {len(trace)} (Pareto k {trace.pareto_k:.2f}, "
-            f"which should be below {K_LIMIT}): the surrogate that was drawn from does not follow the posterior, or the run "
-            "ended before that could be told. Take sampler='hmc', or more time.",
+            f"which should be below {K_LIMIT}): the surrogate that was drawn from does not follow the posterior, or "
+            "the run ended before that could be told. Take sampler='hmc', or more time.",
         )
 
 

@@ -6,7 +6,7 @@
 
 The first draws of the first surrogate are evaluated with their gradients, to be points of the next.  From then on draws
 are evaluated without, in waves.  A first wave with bad weights is the last of its surrogate.  Draws of a surrogate that
-was replaced are not used.
+was replaced are not used.  Draws that are good are asked last whether they reach far enough (`tails`).
 
 A run is kept if k < K_GOOD and the weights leave GOOD_SHARE of the draws effective, or FINE_SHARE and k < K_LIMIT.
 Nothing here depends on the number of workers or on the clock: the log densities so far decide what is done next.
@@ -29,7 +29,7 @@ from hmcgp.samplers.chains.chain import Run
 from hmcgp.samplers.chains.record import Record, Snapshot
 from hmcgp.samplers.integrators import State
 from hmcgp.samplers.metric import as_metric
-from hmcgp.samplers.surrogate import warmup
+from hmcgp.samplers.surrogate import tails, warmup
 from hmcgp.samplers.surrogate.draws import EXCLUDED, SOLVER, Drawn, Values, as_points, draw_chain, evaluate_all
 from hmcgp.samplers.surrogate.gaussian_process import Surrogate, Whitening
 from hmcgp.samplers.surrogate.points import Points, fitted, joined
@@ -38,7 +38,7 @@ from hmcgp.samplers.trace import SurrogateInfo, stat_dtype
 
 K_GOOD = 0.5  # Pareto k up to which weights are taken without another surrogate
 GOOD_SHARE = 0.4  # of the draws that the weights must leave effective
-FINE_SHARE = 0.75  # with which k may be up to K_LIMIT
+FINE_SHARE = 0.6  # with which k may be up to K_LIMIT
 PILOT = 96  # draws evaluated with their gradients
 PILOT_DRAWS = 400  # from the first surrogate, which give the whitening of the next
 WAVE = 128  # draws evaluated without, before the weights are looked at
@@ -90,12 +90,11 @@ class SurrogateRun:
         whitening = self._fly_pilot(self._fit(whitening), starts, whitening)
         for _ in range(self.sampler.refits):
             drawn = self._draw(self._fit(whitening), starts, self.temperature, self.length)
-            weights = self._evaluate(drawn)
-            found = f"{weights.effective:.0f} of {len(weights.log_weight)} draws effective, k {weights.pareto_k:.2f}"
-            if is_good(weights, self.length * len(drawn)):
+            good, found = self._evaluate(drawn, whitening)
+            if good:
                 return self._told(found)
             whitening = self._whitening(drawn, whitening, self.temperature)
-        return GivenUp(self._told(f"its weights left {found}"), starts, covariance)
+        return GivenUp(self._told(found), starts, covariance)
 
     def _told(self, what: str) -> str:
         evaluations = f"{self.gradients} evaluations with and {self.values} without gradient"
@@ -173,25 +172,40 @@ class SurrogateRun:
             self.values += len(u)
         return evaluate_all(self.density, u, self.carry, gradient, self.run.n_workers, self.run.stop)
 
-    def _evaluate(self, drawn: list[Drawn]) -> Weights:
-        """Evaluate draws wave by wave, while their weights are good, and record them; else learn from the worst."""
+    def _evaluate(self, drawn: list[Drawn], whitening: Whitening) -> tuple[bool, str]:
+        """Evaluate and record draws while their weights are good; else learn from the worst.  Return how it went."""
         self._forget_draws()
         u = np.stack([chain.u for chain in drawn], axis=1)  # (m, chains, d): the first draws of all chains first
         followed = np.stack([chain.stats["lp"] for chain in drawn], axis=1)
         step = max(WAVE // len(drawn), 1)
-        ratios: list[Array] = []
+        parts: list[Array] = []
         for first in range(0, self.length, step):
             rows = slice(first, min(first + step, self.length))
-            found = self._evaluated(u[rows].reshape(-1, self.density.n_dim), gradient=False)
-            self._record(drawn, rows, found)
-            ratios.append(found.logdensity - followed[rows].ravel())
-            weights = pareto_smoothed(np.concatenate(ratios))
-            if weights.effective < GOOD_SHARE * len(weights.log_weight):
+            values = self._evaluated(u[rows].reshape(-1, self.density.n_dim), gradient=False)
+            self._record(drawn, rows, values)
+            parts.append(values.logdensity)
+            lp = np.concatenate(parts)
+            weights = weights_of(lp - followed.ravel()[: len(lp)])
+            if weights.effective < GOOD_SHARE * len(lp):
                 break
+        u = u.reshape(-1, self.density.n_dim)
+        found = f"{weights.effective:.0f} of {len(lp)} draws effective, k {weights.pareto_k:.2f}"
         if not is_good(weights, followed.size):
-            done = np.concatenate(ratios)
-            self._add(u.reshape(-1, self.density.n_dim)[worst(done, PILOT)])
-        return weights
+            self._add(u[worst(lp - followed.ravel()[: len(lp)], PILOT)])
+            return False, found
+        missing = self._missing(u, lp, np.exp(weights.log_weight), whitening)
+        return missing <= tails.TOLERATED, found if missing <= tails.TOLERATED else f"{missing:.0%} beyond the draws"
+
+    def _missing(self, u: Array, lp: Array, weight: Array, whitening: Whitening) -> float:
+        """Return the probability beyond the draws; where that is too much, points there serve the next surrogate."""
+        z = whitening.whiten(u)
+        some = tails.probes(tails.outermost(z))
+        moved = whitening.restore(tails.FACTOR * z[some])
+        gain = self._evaluated(moved, gradient=False).logdensity - np.where(np.isfinite(lp[some]), lp[some], np.inf)
+        missing = tails.missing_probability(z, weight, gain)
+        if missing > tails.TOLERATED:
+            self._add(moved)
+        return missing
 
     def _forget_draws(self) -> None:
         for record in self.run.records:
@@ -228,6 +242,13 @@ class SurrogateRun:
 def factor_of(covariance: Array) -> Array:
     """Return the lower triangular factor of a covariance."""
     return np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+
+
+def weights_of(log_ratios: Array) -> Weights:
+    """Return smoothed weights; where the log density failed at more than half of the draws, useless ones."""
+    if np.mean(np.isfinite(log_ratios)) < 0.5:
+        return Weights(np.full(len(log_ratios), -np.log(len(log_ratios))), np.inf, 0.0)
+    return pareto_smoothed(log_ratios)
 
 
 def is_good(weights: Weights, asked: int) -> bool:

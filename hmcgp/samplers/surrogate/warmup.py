@@ -111,7 +111,7 @@ class Search(NamedTuple):
 
 def find_tops(density: LogDensity, rng: np.random.Generator, n_workers: int, stop: StopFlag) -> Search:
     """Search for maxima from several candidates, and measure the curvature at the highest."""
-    candidates = scout(density, rng, n_workers)
+    candidates = scout(density, rng, n_workers, stop)
     starts = highest_apart(density, candidates, CLIMBS) or [first_start(density, rng)]
     ends = run_tasks([(climb_recorded, (density, start)) for start in starts], n_workers, stop)
     tops = sorted((optimum.state for optimum, _ in ends), key=lambda state: -state.logdensity)
