@@ -145,8 +145,9 @@ def _ess_cause(trace: Trace, lowest: float, standardized: bool) -> tuple[str, st
 
 def check_weights(trace: Trace) -> Iterator[Finding]:
     """Weights that rest on few draws."""
-    share = trace.n_effective / len(trace)
-    if trace.log_weight is not None and not (trace.pareto_k < K_LIMIT and share >= SHARE_MIN):
+    if trace.log_weight is None:
+        return
+    if not (trace.pareto_k < K_LIMIT and trace.n_effective >= SHARE_MIN * len(trace)):
         yield Finding(
             "weights",
             f"averages rest on few draws, {trace.n_effective:.0f} of {len(trace)} (Pareto k {trace.pareto_k:.2f}, "

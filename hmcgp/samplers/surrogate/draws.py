@@ -22,7 +22,7 @@ from hmcgp.samplers.surrogate.points import Points
 from hmcgp.samplers.trace import Info
 
 TUNE = 60  # warm-up draws on a surrogate, for the step size
-THINNING = 2  # trajectories for one draw
+THINNING = 6  # trajectories for one draw: where an input may or may not matter, two leave draws alike (crabs)
 GROUP = 8  # draws whose log density one task computes
 SOLVER = ("solver_iterations", "solver_residual", "not_positive_definite", "not_converged")  # statistics
 EXCLUDED = 700.0  # nats below the surrogate, where the log density failed: a weight of 0
