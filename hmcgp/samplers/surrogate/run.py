@@ -4,7 +4,7 @@
                   ▲                                        │
                   └── gradients at the draws whose weights are the worst ◄──┘
 
-The first draws of the first surrogate are evaluated with their gradients, to be points of the next.  From then on draws
+Some draws of the first two surrogates are evaluated with their gradients, to be points of the next.  From then on draws
 are evaluated without, in waves.  A first wave with bad weights is the last of its surrogate.  Draws of a surrogate that
 was replaced are not used.  Draws that are good are asked last whether they reach far enough (`tails`).
 
@@ -39,7 +39,7 @@ from hmcgp.samplers.trace import SurrogateInfo, stat_dtype
 K_GOOD = 0.5  # Pareto k up to which weights are taken without another surrogate
 GOOD_SHARE = 0.4  # of the draws that the weights must leave effective
 FINE_SHARE = 0.6  # with which k may be up to K_LIMIT
-PILOT = 96  # draws evaluated with their gradients
+PILOTS, PILOT = 2, 96  # surrogates only for more points, and draws of each that are evaluated with their gradients
 PILOT_DRAWS = 400  # from the first surrogate, which give the whitening of the next
 WAVE = 128  # draws evaluated without, before the weights are looked at
 # The surrogate is flattened to g/T, T > 1, before it is drawn from: its tails then lie above those of the density, and
@@ -87,7 +87,8 @@ class SurrogateRun:
             return GivenUp(self._told("the log density has several maxima"), starts, covariance)
         mean = np.mean([w.positions for w in chains.walks[-1]], axis=(0, 1))
         whitening = Whitening(mean, factor_of(covariance))
-        whitening = self._fly_pilot(self._fit(whitening), starts, whitening)
+        for _ in range(PILOTS):
+            whitening = self._fly_pilot(self._fit(whitening), starts, whitening)
         for _ in range(self.sampler.refits):
             drawn = self._draw(self._fit(whitening), starts, self.temperature, self.length)
             good, found = self._evaluate(drawn, whitening)
