@@ -261,7 +261,9 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
     def _share_at_fit(self) -> float:
         """Share of the draws that were effective before rows were appended."""
         found = self.refinement_
-        return 1.0 if found is None or found.method != "weighted" else found.effective / found.n_draws
+        if found is None:
+            return self.sampling_trace_.n_effective / len(self.sampling_trace_)
+        return found.effective / found.n_draws if found.method == "weighted" else 1.0
 
     def _scaled(self, X: Any) -> Array:
         """Validated new inputs on the scale of the model."""

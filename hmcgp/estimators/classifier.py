@@ -54,13 +54,16 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         under the better evidence instead, for about half as much time again; `refinement_` tells.  Other evidences are
         left alone.  "ep" does so from any evidence; "exact", for two classes, goes on to the exact posterior by
         importance sampling of the latent values.  None: averages under `evidence`, as in Barber & Williams (1997).
-    sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
-        How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc",
-        which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.  "jumps" is
-        "hmc" that first looks for the modes of the posterior, from 50 starts, and then jumps between them
-        (`samplers.JumpingHMC`): for up to about fifteen hyperparameters, where chains disagree.
+    sampler : {"surrogate", "hmc", "nuts", "jumps", "metropolis", "map"} or Sampler, optional
+        How the hyperparameters are integrated.  "hmc" follows the posterior density itself.  "surrogate" follows a
+        Gaussian process that is fitted to some hundred evaluations of it, and weights the draws to the density
+        (`samplers.SurrogateHMC`); where that fails, HMC draws in its place, and `sampling_trace_.note` says so.
+        "jumps" is "hmc" that first looks for the modes of the posterior, from 50 starts, and then jumps between them
+        (`samplers.JumpingHMC`): for up to about fifteen hyperparameters, where chains disagree.  "map" takes the single
+        most probable hyperparameters.  Default: "hmc".  "surrogate" is for 150 rows or more and up to twelve
+        hyperparameters: several times as fast there, and younger.
     draws : int, default=1000
-        Posterior draws kept from each chain.
+        Posterior draws kept from each chain; at most so many of the surrogate, as its draws are worth more.
     tune : int, default=500
         Warm-up draws of each chain, used to set the sampler and then kept apart.
     chains : int, default=4
@@ -90,7 +93,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         Seconds after which sampling stops with the draws so far, and says so.
     checkpoint : path-like, optional
         File (say "run.nc") to which the draws are written while chains run.  The same fit again, after a crash or an
-        interruption, goes on from there; see `hmcgp.sample`.  Not for "map".
+        interruption, goes on from there; see `hmcgp.sample`.  Not for "map" and "surrogate".
 
     Attributes
     ----------

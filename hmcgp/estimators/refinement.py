@@ -26,8 +26,9 @@ from hmcgp.estimators.prediction_draws import n_each
 from hmcgp.evidence import EP, Laplace, LatentSampling, SoftmaxLaplace
 from hmcgp.likelihoods import Classes, LabelNoise, Logistic, MultinomialProbit, Probit, Softmax
 from hmcgp.model import Model
+from hmcgp.numerics.weighted import K_LIMIT, Weights, pareto_smoothed
 from hmcgp.posterior.evidence_bounds import log_evidence_per_draw
-from hmcgp.posterior.weights import K_LIMIT, Weights, pareto_smoothed, resampled
+from hmcgp.posterior.weights import resampled
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.random import spawn_generators
 from hmcgp.runtime.typing import Array
@@ -161,6 +162,7 @@ def _stand_for(gp: Any, sampled: Model, run: Trace, models: list[Model]) -> tupl
     """Draws that stand for the last of the models; how they came about; and the weights that were tried last."""
     kept = run.thinned(n_each(gp.predict_draws))
     before = _log_evidence_noted(sampled, kept)
+    own = 0.0 if kept.log_weight is None else kept.log_weight.ravel()  # from a surrogate to the density sampled
     if len(kept) == 1:
         weights = Weights(np.zeros(1), np.nan, 1.0)
         log_z = log_evidence_per_draw(models[-1], kept.flat)
@@ -168,11 +170,11 @@ def _stand_for(gp: Any, sampled: Model, run: Trace, models: list[Model]) -> tupl
     method = "weighted"
     for i, model in enumerate(models):
         log_z = log_evidence_per_draw(model, kept.flat, n_jobs=gp.n_jobs)
-        weights = pareto_smoothed(log_z - before)
+        weights = pareto_smoothed(own + log_z - before)
         followed = run.sampler != "jumps" and not isinstance(model.evidence, LatentSampling)  # which has no gradient
         if i == 0 and followed and not trustworthy(weights):
             method, kept = "sampled", _sampled_again(gp, model, kept, weights)
-            before = _log_evidence_noted(model, kept)
+            before, own = _log_evidence_noted(model, kept), 0.0
         else:
             kept = _with_weights(model, kept, log_z, weights)
     if kept.log_weight is not None and not trustworthy(weights):

@@ -50,8 +50,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         learns from the others, at a cost of O((nk)³).  B carries the variances: one of `kernel` that is left to its
         default prior is fixed to 1 (in a sum that of the first term, in a product each).
     evidence : {"exact"} or EvidenceProvider, default="exact"
-    sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
-        How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc".
+    sampler : {"surrogate", "hmc", "nuts", "jumps", "metropolis", "map"} or Sampler, optional
+        How the hyperparameters are integrated, as of `GPClassifier`, with the same default.
     draws, tune, chains, predict_draws, n_jobs, random_state, progressbar, max_time, checkpoint
         As of `GPClassifier`.
     standardize : bool, default=True

@@ -15,7 +15,8 @@ from hmcgp.runtime.checks import check_count, check_flag, name_among, refuse_cla
 from hmcgp.runtime.parallel import resolve_n_jobs
 from hmcgp.runtime.random import check_random_state
 from hmcgp.samplers import Sampler
-from hmcgp.samplers.chains.run import SAMPLERS, check_counts, check_seconds
+from hmcgp.samplers.chains.independent import check_seconds
+from hmcgp.samplers.chains.run import SAMPLERS, check_counts
 
 REFINEMENTS = ("auto", "ep", "exact")
 ESTIMATOR_SAMPLERS = (*SAMPLERS, "jumps", "map")
@@ -53,7 +54,7 @@ def _check_predict_draws(predict_draws: Any) -> None:
 
 
 def _sampler(sampler: Any) -> str | Sampler:
-    """Sampler of an estimator: "map", "jumps", or one that `hmcgp.sample` takes."""
+    """Sampler of an estimator: "map", "jumps", or one that `hmcgp.sample` takes; "hmc" by default."""
     if sampler is None:
         return "hmc"
     refuse_class("sampler", sampler)

@@ -1,18 +1,51 @@
-"""Quantiles of weighted values, and how many the weights leave."""
+"""Weights from ratios of densities, how many values they leave, and quantiles of weighted values.
+
+The largest weights are smoothed by a Pareto distribution (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25).  Its
+shape k says whether averages settle at all as draws are added, the effective number (Σw)²/Σw² how many draws are left:
+weights need both.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hmcgp.numerics import pareto
 from hmcgp.runtime.typing import Array
+
+K_LIMIT = 0.7  # Pareto k up to which averages are reliable
 
 
 def effective_number(weight: Array) -> float:
     """Return (Σw)²/Σw², the number of values of equal weight that tell as much."""
     return float(weight.sum() ** 2 / np.sum(weight * weight))
+
+
+class Weights(NamedTuple):
+    """Normalised weights of draws, and whether to trust them."""
+
+    log_weight: Array  # (S,), of which the exponentials sum to 1
+    pareto_k: float  # shape of the tail; averages are reliable up to K_LIMIT
+    effective: float  # (Σw)²/Σw²
+
+
+def pareto_smoothed(log_ratios: Array, r_eff: float = 1.0) -> Weights:
+    """Weights from the logarithms of the ratios of densities, the largest smoothed.
+
+    Parameters
+    ----------
+    log_ratios : ndarray of shape (S,)
+        Up to a constant; -inf for a draw that the wanted density excludes.
+    r_eff : float, default=1.0
+        Effective draws per draw: decides how many weights count as the tail.
+    """
+    possible = np.isfinite(log_ratios)
+    log_weight = np.full(len(log_ratios), -np.inf)
+    smoothed, k = pareto.smooth(log_ratios[None, possible], r_eff)
+    log_weight[possible] = smoothed[0]
+    return Weights(log_weight, float(k[0]), effective_number(np.exp(log_weight)))
 
 
 def weighted_quantile(x: Array, q: ArrayLike, weight: Array | None = None) -> Any:

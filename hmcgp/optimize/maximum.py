@@ -30,22 +30,23 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import ExpectationDensity, LogDensity
-from hmcgp.optimize.scouting import highest_apart, scout
 from hmcgp.runtime.checks import check_count, name_among
 from hmcgp.runtime.memory import check_memory
 from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks, single_blas_thread
 from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
+from hmcgp.samplers.ascent import Objective, Optimum, climb, descend, hessian
 from hmcgp.samplers.integrators import State, Work, init
+from hmcgp.samplers.scouting import highest_apart, scout
 from hmcgp.samplers.single_draw import single_draw
 from hmcgp.samplers.start import first_start
 from hmcgp.samplers.trace import Trace
 
 GRADIENT_TOLERANCE = 1e-4  # largest component of the gradient at what is called an optimum
+_SLOPE_LEFT = 0.1 * GRADIENT_TOLERANCE  # at which searches stop
 M_STEP_ITERATIONS = 2  # of L-BFGS; the next E-step moves the maximum, so more would be wasted
 SCOUTED = 5  # searches that start at the highest candidates; the others start at draws by `density.initial`
 _HALVINGS = 10  # of a step to a position where the E-step fails
@@ -64,36 +65,6 @@ class MapResult(NamedTuple):
     converged: bool  # whether the gradient vanishes at the optimum, and no position that was seen is higher
     restarts: Array  # (n_restarts,), log density at the end of each search
     carry: object  # speeds up evaluations near the optimum
-
-
-class Optimum(NamedTuple):
-    """The highest position of one search."""
-
-    state: State
-    evaluations: int
-    stalled: bool = False  # whether the search ended before its last iteration
-
-
-class _Objective:
-    """-log p(u) and its gradient, for a minimiser; keeps the best state, and passes the carry on."""
-
-    def __init__(self, density: LogDensity, start: State) -> None:
-        self.density, self.best, self.last = density, start, start
-        self.evaluations = 1
-        # larger than any value the minimiser accepts, and small enough for the line search to interpolate
-        self.penalty = -start.logdensity + max(100.0, abs(start.logdensity))
-
-    def __call__(self, u: Array) -> tuple[float, Array]:
-        if np.array_equal(u, self.last.position):
-            return -self.last.logdensity, -self.last.grad
-        state = init(self.density, u, self.last.carry)
-        self.evaluations += 1
-        if state.logdensity == -inf:
-            return self.penalty, np.zeros_like(u)
-        self.last = state
-        if state.logdensity > self.best.logdensity:
-            self.best = state
-        return -state.logdensity, -state.grad
 
 
 @single_blas_thread()  # also for the Newton steps at the end
@@ -159,7 +130,7 @@ def climb_from_starts(
     maxiter: int | None = None,
 ) -> tuple[list[Optimum], list[State]]:
     """Return the end of a search from each start, and the candidates for these (arguments as of `find_map`)."""
-    climb, default = _METHODS[method]
+    search, default = _METHODS[method]
     maxiter = default if maxiter is None else maxiter
     check_count("maxiter", maxiter, 1)
     if start is not None and np.shape(start) != (density.n_dim,):
@@ -176,44 +147,12 @@ def climb_from_starts(
         candidates = scout(density, first, n_workers)
         starts += highest_apart(density, candidates, min(n_restarts, SCOUTED) - len(starts))
     given = [*starts, *[None] * (n_restarts - len(starts))]
-    calls = [(climb, (density, rng, state, maxiter)) for rng, state in zip(rngs, given, strict=True)]
+    calls = [(search, (density, rng, state, maxiter)) for rng, state in zip(rngs, given, strict=True)]
     return run_tasks(calls, n_workers), candidates
 
 
 def _climb_by_lbfgs(density: LogDensity, rng: np.random.Generator, start: State | None, maxiter: int) -> Optimum:
-    objective = _Objective(density, start or first_start(density, rng))
-    stalled = _descend(objective, maxiter)
-    return Optimum(objective.best, objective.evaluations, stalled)
-
-
-def _descend(objective: _Objective, maxiter: int) -> bool:
-    """Minimise by L-BFGS; return whether it ended before its last iteration."""
-    if objective.density.n_dim == 0:
-        return False
-    # stops on the gradient; ftol ends searches whose gradient rounding keeps from vanishing
-    result = minimize(
-        objective,
-        objective.best.position,
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": maxiter, "maxfun": 20 * maxiter, "gtol": 0.1 * GRADIENT_TOLERANCE, "ftol": 1e-15},
-    )
-    return bool(result.status != 1)
-
-
-def hessian(density: LogDensity, state: State, step: float = 1e-2) -> Array:
-    """Return the second derivatives of the log density, by central differences of its gradient, in 2 n_dim evaluations.
-
-    They are NaN where the log density is -inf on one side.  The default step is small compared with the prior, and
-    large compared with the rounding of gradients.
-    """
-    rows = []
-    for e in step * np.eye(density.n_dim):
-        ahead, behind = (init(density, state.position + sign * e, state.carry) for sign in (1.0, -1.0))
-        failed = min(ahead.logdensity, behind.logdensity) == -inf
-        rows.append(np.full(density.n_dim, np.nan) if failed else (ahead.grad - behind.grad) / (2.0 * step))
-    H = np.array(rows)
-    return 0.5 * (H + H.T)
+    return climb(density, start or first_start(density, rng), maxiter, gtol=_SLOPE_LEFT)
 
 
 def _polish(density: LogDensity, optimum: Optimum) -> Optimum:
@@ -245,10 +184,10 @@ def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: S
             "precision. Add a White term to the kernel, or use link='probit' or method='lbfgs'."
         )
     for _ in range(maxiter):
-        if np.max(np.abs(state.grad), initial=0.0) <= 0.1 * GRADIENT_TOLERANCE:
+        if np.max(np.abs(state.grad), initial=0.0) <= _SLOPE_LEFT:
             break
-        m_step = _Objective(surrogate, state)
-        _descend(m_step, M_STEP_ITERATIONS)
+        m_step = Objective(surrogate, state)
+        descend(m_step, M_STEP_ITERATIONS, gtol=_SLOPE_LEFT)
         surrogate = None
         for position in _candidates(m_step, state):
             moved, surrogate = _e_step(density, position, state.carry)
@@ -267,7 +206,7 @@ def _e_step(density: ExpectationDensity, position: Array, carry: object) -> tupl
     return State(position, evaluation.logdensity, evaluation.grad, evaluation.carry), surrogate
 
 
-def _candidates(m_step: _Objective, state: State) -> Iterator[Array]:
+def _candidates(m_step: Objective, state: State) -> Iterator[Array]:
     """Yield positions for the next E-step: the end of the M-step, then points on the way there with F not below."""
     if m_step.best is state:
         return  # what is left of the slope is below rounding

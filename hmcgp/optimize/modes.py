@@ -15,10 +15,11 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import LogDensity
-from hmcgp.optimize.maximum import climb_from_starts, hessian
+from hmcgp.optimize.maximum import climb_from_starts
 from hmcgp.runtime.parallel import single_blas_thread
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
+from hmcgp.samplers.ascent import hessian
 from hmcgp.samplers.integrators import State
 from hmcgp.samplers.jumps import Modes
 

@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import LatentSampling, SupportsStandardError
 from hmcgp.model import Model
+from hmcgp.numerics.weighted import pareto_smoothed
 from hmcgp.posterior.audit_report import Audit, reliable_weights
 from hmcgp.posterior.over_draws import SolvedDraw, Statistic, summarise
 from hmcgp.posterior.row_blocks import class_probabilities
-from hmcgp.posterior.weights import Draws, WeightedDraws, pareto_smoothed
+from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.typing import Array
 
 N_DRAWS = 50  # audited by default

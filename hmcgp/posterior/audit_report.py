@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.evidence import EP, TAP
-from hmcgp.posterior.weights import K_LIMIT
+from hmcgp.numerics.weighted import K_LIMIT
 from hmcgp.runtime.typing import Array
 
 SE_LIMIT, SE_EVEN = 0.3, 0.02  # standard errors of log Z: too large; so small that a heavy tail does not matter

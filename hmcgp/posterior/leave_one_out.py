@@ -27,8 +27,9 @@ from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.evidence import Iterative, SupportsLeaveGroupsOut, SupportsLeaveOneOut
 from hmcgp.model import Model
 from hmcgp.numerics import pareto
+from hmcgp.numerics.weighted import K_LIMIT
 from hmcgp.posterior.over_draws import Group, SolvedDraw, Statistic, summarise
-from hmcgp.posterior.weights import K_LIMIT, Draws, WeightedDraws
+from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
 

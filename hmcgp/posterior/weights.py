@@ -4,25 +4,20 @@ Draws θ_s of a density p_a, which is cheap to follow, stand for another one, p_
 
     w_s ∝ p_b(θ_s)/p_a(θ_s),
 
-whether p_b has a better evidence (`refinement`) or more rows (`hmcgp.model.growing`).  The largest are smoothed by a
-Pareto distribution (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25).  Its shape k says whether averages settle at
-all as draws are added, the effective number (Σw)²/Σw² how many draws are left: weights need both.
+whether p_a is a surrogate of it (`hmcgp.samplers.surrogate`), or p_b has a better evidence (`refinement`) or more rows
+(`hmcgp.model.growing`).  `hmcgp.numerics.weighted` smooths the largest, and says whether to trust them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp.numerics import pareto
-from hmcgp.numerics.weighted import effective_number
 from hmcgp.posterior.kept import KeptPredictors
 from hmcgp.runtime.typing import Array
-
-K_LIMIT = 0.7  # Pareto k up to which averages are reliable
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,31 +57,6 @@ class WeightedDraws:
 
 
 Draws: TypeAlias = Array | WeightedDraws  # of shape (S, p), with equal weights or with their own
-
-
-class Weights(NamedTuple):
-    """Normalised weights of draws, and whether to trust them."""
-
-    log_weight: Array  # (S,), of which the exponentials sum to 1
-    pareto_k: float  # shape of the tail; averages are reliable up to K_LIMIT
-    effective: float  # (Σw)²/Σw²
-
-
-def pareto_smoothed(log_ratios: Array, r_eff: float = 1.0) -> Weights:
-    """Weights from the logarithms of the ratios of densities, the largest smoothed.
-
-    Parameters
-    ----------
-    log_ratios : ndarray of shape (S,)
-        Up to a constant; -inf for a draw that the wanted density excludes.
-    r_eff : float, default=1.0
-        Effective draws per draw: decides how many weights count as the tail.
-    """
-    possible = np.isfinite(log_ratios)
-    log_weight = np.full(len(log_ratios), -np.inf)
-    smoothed, k = pareto.smooth(log_ratios[None, possible], r_eff)
-    log_weight[possible] = smoothed[0]
-    return Weights(log_weight, float(k[0]), effective_number(np.exp(log_weight)))
 
 
 def resampled(weight: Array) -> NDArray[np.intp]:

@@ -258,6 +258,7 @@ def _attributes(trace: Trace) -> dict[str, Any]:
         "inference_library_version": library_version("hmcgp"),
         "created_at": datetime.now(UTC).isoformat(),
         "sampler": trace.sampler,
+        "sampler_note": trace.note,
         "sampling_time": float(trace.sampling_time),
         "interrupted": int(trace.interrupted),
         "tuning_steps": int(trace.warmup_unconstrained.shape[1]),

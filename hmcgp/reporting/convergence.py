@@ -39,9 +39,9 @@ def weighted_ess(x: Array, weight: Array) -> tuple[float, float]:
 def bfmi(trace: Trace) -> Array:
     """Bayesian fraction of missing information of each chain, of shape (chains,).
 
-    NaN where it is not defined: fewer than four draws, or a sampler without momentum.
+    NaN where it is not defined: fewer than four draws, a sampler without momentum, or one that leaves draws out.
     """
     energy = np.asarray(trace.stats["energy"], dtype=np.float64)  # (chains, draws)
-    if trace.sampler == "metropolis" or energy.shape[1] < MIN_DRAWS:
+    if trace.sampler in ("metropolis", "surrogate") or energy.shape[1] < MIN_DRAWS:
         return np.full(energy.shape[0], np.nan)
     return chain_statistics.bfmi(energy)

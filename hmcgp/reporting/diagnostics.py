@@ -78,6 +78,7 @@ def check(trace: Trace, *, standardized: bool = True) -> list[Finding]:
         found = [
             *findings.check_rhat(trace, standardized),
             *findings.check_ess(trace, standardized),
+            *findings.check_weights(trace),
             *findings.check_divergences(trace),
             *findings.check_depth(trace, standardized),
             *findings.check_bfmi(trace),

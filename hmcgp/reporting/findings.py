@@ -3,7 +3,8 @@
 The limits are the usual ones:
 
     R-hat > 1.01,   ESS < 100 per chain,   any divergence,   BFMI < 0.3,   any failure of an inner solver,
-    more than 5 % of trajectories cut at the largest depth of their tree (NUTS).
+    more than 5 % of trajectories cut at the largest depth of their tree (NUTS),
+    Pareto k > 0.7 or less than a quarter of the draws effective (weighted draws).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hmcgp.numerics.chain_statistics import MIN_DRAWS, rhat
-from hmcgp.reporting.convergence import bfmi, ess
+from hmcgp.numerics.weighted import K_LIMIT
+from hmcgp.reporting.convergence import bfmi, ess, weighted_ess
 from hmcgp.reporting.multimodality import describe_modes
 from hmcgp.samplers.trace import Trace
 
@@ -23,12 +25,13 @@ RHAT_MAX = 1.01
 ESS_PER_CHAIN = 100
 BFMI_MIN = 0.3
 CUT_MAX = 0.05  # share of trajectories
+SHARE_MIN = 0.25  # of the draws that weights leave effective
 
 
 class Finding(NamedTuple):
     """One reason to doubt the draws."""
 
-    kind: str  # "stuck", "r_hat", "ess", "divergences", "max_treedepth", "bfmi", or one of SOLVER_KINDS
+    kind: str  # "stuck", "r_hat", "ess", "weights", "divergences", "max_treedepth", "bfmi", or one of SOLVER_KINDS
     message: str
 
 
@@ -91,7 +94,10 @@ def check_ess(trace: Trace, standardized: bool) -> Iterator[Finding]:
             "per chain that stable estimates need. Raise draws=.",
         )
         return
-    sizes = np.array([min(ess(trace.draws[:, :, j])) for j in range(len(trace.names))])
+    weight = None if trace.log_weight is None else trace.weight.reshape(chains, draws)
+    sizes = np.array(
+        [min(ess(x) if weight is None else weighted_ess(x, weight)) for x in np.moveaxis(trace.draws, 2, 0)]
+    )
     bad = np.flatnonzero(sizes < ESS_PER_CHAIN * chains)  # NaN compares false
     if bad.size:
         worst, lowest = trace.names[bad[np.argmin(sizes[bad])]], float(sizes[bad].min())
@@ -101,7 +107,8 @@ def check_ess(trace: Trace, standardized: bool) -> Iterator[Finding]:
             "ess",
             f"the effective sample size is {lowest:.0f} for '{worst}' (below {ESS_PER_CHAIN} per chain, "
             f"{ESS_PER_CHAIN * chains} in all, for {bad.size} of {len(sizes)} hyperparameters): {cause}. About "
-            f"draws={needed} (now {draws}) would do at this pace{remedy}.",
+            f"{'' if weight is None else 'SurrogateHMC(effective=...) with '}draws={needed} (now {draws}) would do at "
+            f"this pace{remedy}.",
         )
 
 
@@ -111,6 +118,8 @@ def _ess_cause(trace: Trace, lowest: float, standardized: bool) -> tuple[str, st
     rate = float(trace.stats["acceptance_rate"].mean())
     if lowest > 0.5 * chains * draws:
         return f"the run is short, {chains} x {draws} draws", ""
+    if trace.log_weight is not None:
+        return f"the weights leave {trace.n_effective:.0f} of {len(trace)} draws", "; sampler='hmc' has none"
     if trace.sampler == "metropolis":
         return f"a random walk moves slowly (acceptance rate {rate:.2f})", "; sampler='nuts' needs far fewer"
     if rate < 0.5:
@@ -132,6 +141,19 @@ def _ess_cause(trace: Trace, lowest: float, standardized: bool) -> tuple[str, st
         "with the posterior",
         f"; {scaled}a longer tune=, or a longer {longer}, would make each draw travel further",
     )
+
+
+def check_weights(trace: Trace) -> Iterator[Finding]:
+    """Weights that rest on few draws."""
+    if trace.log_weight is None:
+        return
+    if not (trace.pareto_k < K_LIMIT and trace.n_effective >= SHARE_MIN * len(trace)):
+        yield Finding(
+            "weights",
+            f"averages rest on few draws, {trace.n_effective:.0f} of {len(trace)} (Pareto k {trace.pareto_k:.2f}, "
+            f"which should be below {K_LIMIT}): the surrogate that was drawn from does not follow the posterior, or "
+            "the run ended before that could be told. Take sampler='hmc', or more time.",
+        )
 
 
 def check_divergences(trace: Trace) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ from hmcgp.samplers.integrators import State, leapfrog
 from hmcgp.samplers.jumps import JumpingHMC, Modes
 from hmcgp.samplers.metropolis import Metropolis
 from hmcgp.samplers.nuts import NUTS
-from hmcgp.samplers.trace import Info, JointInfo, JumpInfo, Trace, TreeInfo
+from hmcgp.samplers.surrogate.sampler import SurrogateHMC
+from hmcgp.samplers.trace import Info, JointInfo, JumpInfo, SurrogateInfo, Trace, TreeInfo
 
 __all__ = [
     "HMC",
@@ -25,6 +26,8 @@ __all__ = [
     "Modes",
     "Sampler",
     "State",
+    "SurrogateHMC",
+    "SurrogateInfo",
     "Trace",
     "TreeInfo",
     "leapfrog",

@@ -82,7 +82,24 @@ class JointInfo(NamedTuple):
     guide_acceptance_rate: float  # if the density that guides the trajectory were the exact one
 
 
-AnyInfo: TypeAlias = Info | TreeInfo | JumpInfo | JointInfo
+class SurrogateInfo(NamedTuple):
+    """Statistics of one draw from a surrogate, or of its warm-up, which follows the log density itself."""
+
+    lp: float  # log density of the draw
+    acceptance_rate: float  # of the last trajectory on the surrogate
+    step_size: float
+    n_steps: int  # evaluations of the log density: one of the value alone, after warm-up
+    energy: float  # on the surrogate
+    energy_error: float
+    diverging: bool
+    solver_iterations: int
+    solver_residual: float
+    not_positive_definite: int
+    not_converged: int
+    surrogate_lp: float  # log density of the draw by the surrogate; of warm-up, lp
+
+
+AnyInfo: TypeAlias = Info | TreeInfo | JumpInfo | JointInfo | SurrogateInfo
 Step: TypeAlias = Callable[[np.random.Generator, State], tuple[State, AnyInfo]]  # a transition of a sampler
 
 
@@ -109,11 +126,11 @@ class Trace:
         Unconstrained parameters.
     stats : dict of ndarray of shape (n_chains, n_draws)
         The fields of the sampler's info: those of `Info`, for NUTS of `TreeInfo`, for jumps of `JumpInfo`, for joint
-        draws of `JointInfo`.
+        draws of `JointInfo`, for the surrogate of `SurrogateInfo`.
     names : list of str
         One name per parameter.
     sampler : str
-        "nuts", "hmc", "jumps", "metropolis", "joint", "map", or "fixed" where there are no parameters.
+        "nuts", "hmc", "jumps", "metropolis", "surrogate", "joint", "map", or "fixed" where there are no parameters.
     sampling_time : float
         Seconds, warm-up included.
     interrupted : bool
@@ -128,6 +145,8 @@ class Trace:
         Logarithms of the weights, of which the exponentials sum to 1.  None: equal weights.
     pareto_k : float
         Shape of the tail of the weights, which can be trusted below 0.7.  NaN without weights.
+    note : str
+        How the surrogate came about, or why it was given up.
     """
 
     draws: Array
@@ -143,6 +162,7 @@ class Trace:
     inv_metric: Array
     log_weight: Array | None = None
     pareto_k: float = np.nan
+    note: str = ""
 
     def __len__(self) -> int:
         """Return the number of draws of all chains."""

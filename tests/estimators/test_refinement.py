@@ -15,9 +15,9 @@ from hmcgp import GPClassifier, GPRegressor, datasets
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, InvalidInput, NotConverged
 from hmcgp.estimators import refinement
 from hmcgp.kernels import SquaredExponential
+from hmcgp.numerics.weighted import Weights, pareto_smoothed
 from hmcgp.posterior import predict
 from hmcgp.posterior.evidence_bounds import log_evidence_per_draw
-from hmcgp.posterior.weights import Weights, pareto_smoothed
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # chains here are short
 

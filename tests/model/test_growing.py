@@ -10,8 +10,8 @@ from hmcgp.errors import ApproximationWarning, InvalidInput
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian, VaryingNoise
 from hmcgp.model import growing
+from hmcgp.numerics.weighted import pareto_smoothed
 from hmcgp.posterior import predict
-from hmcgp.posterior.weights import pareto_smoothed
 from tests.helpers.checks import classification_problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # chains here are short

@@ -13,10 +13,11 @@ from hmcgp import Model, datasets
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import SquaredExponential
 from hmcgp.optimize import find_map, find_modes, maximum
-from hmcgp.optimize.maximum import GRADIENT_TOLERANCE, hessian
+from hmcgp.optimize.maximum import GRADIENT_TOLERANCE
 from hmcgp.priors import InverseGamma
 from hmcgp.runtime import parallel
 from hmcgp.samplers import Evaluation
+from hmcgp.samplers.ascent import hessian
 from hmcgp.samplers.integrators import init
 from hmcgp.samplers.start import DRAWN, STRETCHED, find_start, first_start
 from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian

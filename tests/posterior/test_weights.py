@@ -10,9 +10,9 @@ import pytest
 from hmcgp import Model, sample
 from hmcgp.errors import ApproximationWarning
 from hmcgp.likelihoods import LabelNoise
-from hmcgp.numerics.weighted import effective_number
+from hmcgp.numerics.weighted import effective_number, pareto_smoothed
 from hmcgp.posterior import label_noise, leave_one_out, predict
-from hmcgp.posterior.weights import WeightedDraws, pareto_smoothed, resampled
+from hmcgp.posterior.weights import WeightedDraws, resampled
 from hmcgp.reporting import diagnostics
 from hmcgp.reporting.convergence import weighted_ess
 from tests.helpers.checks import classification_problem

@@ -7,6 +7,7 @@ from math import inf
 import numpy as np
 
 from hmcgp.numerics.density import LogDensity
+from hmcgp.runtime.interrupts import StopFlag
 from hmcgp.runtime.parallel import run_tasks
 from hmcgp.samplers.integrators import State, init
 from hmcgp.samplers.start import draw_positions, evaluate_candidates
@@ -14,10 +15,10 @@ from hmcgp.samplers.start import draw_positions, evaluate_candidates
 APART = 0.5  # least root mean square distance between two starts, in interquartile ranges of the candidates
 
 
-def scout(density: LogDensity, rng: np.random.Generator, n_workers: int) -> list[State]:
+def scout(density: LogDensity, rng: np.random.Generator, n_workers: int, stop: StopFlag | None = None) -> list[State]:
     """Return candidates with their log densities, in the same order whatever the number of workers."""
     parts = np.array_split(draw_positions(density, rng), n_workers)
-    found = run_tasks([(evaluate_candidates, (density, part)) for part in parts], n_workers)
+    found = run_tasks([(evaluate_candidates, (density, part)) for part in parts], n_workers, stop)
     return [candidate for part in found for candidate in part]
 
 

@@ -1,0 +1,1 @@
+"""Draws from a surrogate of the log density, weighted to the density itself: fewer evaluations."""

@@ -1,0 +1,217 @@
+"""Errors per processor second of the surrogate, HMC, and BlackJAX's NUTS on the same density; silent failures.
+
+    python -m scripts.benchmarks.surrogate                      errors on crabs 80, Pima 200 and Pima 532
+    python -m scripts.benchmarks.surrogate --quick              a minute, to try it
+    python -m scripts.benchmarks.surrogate --silent             200 fits, 5 tables x 2 priors x 20 seeds
+    python -m scripts.benchmarks.surrogate --warm-up            HMC with tune=100 against tune=500
+
+Errors are of the posterior means and second moments of the unconstrained hyperparameters, against a long run of HMC, in
+standard deviations of what is averaged: root mean square over hyperparameters and seeds.  An error e of a run of t
+processor seconds is worth 1/(e² t) effective draws per second, by definition, whatever the sampler says of itself.  One
+core, warm-up included, compilation not.  BlackJAX runs where it is installed.  The reference has errors of its own,
+1/sqrt(its effective draws), which are subtracted from e².
+
+A fit of `--silent` is bad if a mean is off by more than 0.25 posterior standard deviations.  It is silent if nothing
+says so: the surrogate was neither given up nor flagged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from hmcgp import Model, datasets, sample
+from hmcgp.kernels import SquaredExponential
+from hmcgp.reporting import diagnostics
+from hmcgp.reporting.convergence import ess
+from hmcgp.samplers import Trace
+from scripts.benchmarks import contenders, peers
+from scripts.papers import barber_williams as paper
+
+BAD = 0.25  # posterior standard deviations
+PRIORS = ("paper", "default")
+
+
+def crabs() -> tuple[Any, Any]:
+    split = paper.crabs_splits(1)[0]
+    return np.asarray(split.X, dtype=float), np.asarray(split.y, dtype=float)
+
+
+def pima(n: int) -> tuple[Any, Any]:
+    if n == 200:
+        split = paper.pima()
+        return np.asarray(split.X, dtype=float), np.asarray(split.y, dtype=float)
+    return labelled(datasets.load_pima, n)
+
+
+def labelled(loader: Any, n: int | None = None, columns: int | None = None) -> tuple[Any, Any]:
+    """Standardised inputs and labels of -1 and 1 of the first rows, shuffled, of a table."""
+    X, y = loader(return_X_y=True)
+    X, y = np.asarray(X, dtype=float), np.asarray(y)
+    order = np.random.default_rng(0).permutation(len(y))[:n]
+    X = X[order][:, X[order].std(axis=0) > 0.0][:, :columns]
+    y = np.where(y[order] == np.unique(y)[0], -1.0, 1.0)
+    return (X - X.mean(axis=0)) / X.std(axis=0), y
+
+
+TABLES = {"crabs 80": crabs, "Pima 200": lambda: pima(200), "Pima 532": lambda: pima(532)}
+SILENT = {
+    "crabs 80": crabs,
+    "Pima 200": lambda: pima(200),
+    "breast cancer 150": lambda: labelled(datasets.load_breast_cancer, 150),
+    "sonar 150, 6 inputs": lambda: labelled(datasets.load_sonar, 150, 6),
+    "ionosphere 150, 8 inputs": lambda: labelled(datasets.load_ionosphere, 150, 8),
+}
+
+
+def build(X: Any, y: Any, prior: str) -> Model:
+    return contenders.paper_model(X, y) if prior == "paper" else Model(X, y, kernel=SquaredExponential(ard=True))
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+
+class Reference:
+    """Moments of a long run, with their own errors."""
+
+    def __init__(self, draws: Any) -> None:
+        self.centre, self.scale = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
+        z = (draws - self.centre) / self.scale
+        self.second = np.mean(z**2, axis=(0, 1))
+        self.spread = np.std(z**2, axis=(0, 1))
+        sizes = [[min(ess(x[:, :, j])) for j in range(z.shape[2])] for x in (z, z**2)]
+        self.own = [float(np.mean(1.0 / np.array(size))) for size in sizes]  # squared errors
+
+    def squared_errors(self, draws: Any, weight: Any = None) -> tuple[float, float]:
+        """Mean squares of the errors of means, and of second moments, without those of the reference."""
+        z = (draws - self.centre) / self.scale
+        mean = np.average(z.reshape(-1, z.shape[2]), axis=0, weights=weight)
+        second = np.average((z**2).reshape(-1, z.shape[2]), axis=0, weights=weight)
+        return float(np.mean(mean**2)), float(np.mean(((second - self.second) / self.spread) ** 2))
+
+
+def ours(model: Model, sampler: str, seed: int, **lengths: int) -> tuple[Trace, float]:
+    begin = time.process_time()
+    trace = sample(model, sampler, random_state=seed, n_jobs=1, progressbar=False, chains=4, **lengths)
+    return trace, time.process_time() - begin
+
+
+def contest(name: str, seeds: int, *, draws: int, tune: int, reference: int, peer_seeds: int) -> None:
+    """Print errors and processor times of all contenders on one table, under the paper's priors."""
+    X, y = TABLES[name]()
+    model = contenders.paper_model(X, y)
+    long = Reference(ours(model, "hmc", 10_000, draws=reference, tune=500)[0].unconstrained)
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    for seed in range(seeds):
+        for sampler in ("surrogate", "hmc"):
+            trace, seconds = ours(model, sampler, seed, draws=draws, tune=tune)
+            rows.setdefault(sampler, []).append((*long.squared_errors(trace.unconstrained, trace.weight), seconds))
+            if sampler == "surrogate" and trace.sampler != "surrogate":
+                print(f"  {name}, seed {seed}: {trace.note}", flush=True)
+    if not contenders.missing("blackjax"):
+        starts = np.stack([model.initial(rng) for rng in np.random.default_rng(0).spawn(4)])
+        for seed in range(peer_seeds):
+            run = peers.run_blackjax(X, y, starts, tune=500, draws=500, seed=seed, diagonal=False)
+            errors = long.squared_errors(np.asarray(run.draws))
+            rows.setdefault("BlackJAX NUTS", []).append((*errors, run.run_cpu_s))
+    report(name, rows, long)
+
+
+def report(name: str, rows: dict[str, list[tuple[float, float, float]]], long: Reference) -> None:
+    print(f"\n{name:<16}{'seeds':>6}{'s':>8}{'rms mean':>10}{'rms 2nd':>10}{'worth/s':>10}{'2nd':>10}")
+    worth = {}
+    for who, found in rows.items():
+        first, second, seconds = np.mean(found, axis=0)
+        squares = [max(e - own, 1e-5) for e, own in zip((first, second), long.own, strict=True)]
+        worth[who] = [1.0 / (square * seconds) for square in squares]
+        print(
+            f"{who:<16}{len(found):>6}{seconds:>8.2f}{np.sqrt(squares[0]):>10.4f}{np.sqrt(squares[1]):>10.4f}"
+            f"{worth[who][0]:>10.0f}{worth[who][1]:>10.0f}"
+        )
+    for who in list(rows)[1:]:
+        ratios = [a / b for a, b in zip(worth["surrogate"], worth[who], strict=True)]
+        print(f"surrogate / {who}: means {ratios[0]:.1f}, second moments {ratios[1]:.1f}", flush=True)
+
+
+def warm_up(name: str, seeds: int, *, draws: int, reference: int) -> None:
+    """Print errors of plain HMC with short and long warm-up."""
+    model = contenders.paper_model(*TABLES[name]())
+    long = Reference(ours(model, "hmc", 10_000, draws=reference, tune=500)[0].unconstrained)
+    rows: dict[str, list[tuple[float, float, float]]] = {"surrogate": []}
+    flagged = {"tune=100": 0, "tune=500": 0}
+    for seed in range(seeds):
+        trace, seconds = ours(model, "surrogate", seed, draws=draws, tune=500)
+        rows["surrogate"].append((*long.squared_errors(trace.unconstrained, trace.weight), seconds))
+        for label, tune in (("tune=100", 100), ("tune=500", 500)):
+            trace, seconds = ours(model, "hmc", seed, draws=draws, tune=tune)
+            rows.setdefault(label, []).append((*long.squared_errors(trace.unconstrained), seconds))
+            flagged[label] += bool(diagnostics.check(trace))
+    report(name, rows, long)
+    print(f"runs with findings: {flagged}", flush=True)
+
+
+# -- silent failures -------------------------------------------------------------------------------------------------
+
+
+def silent_failures(seeds: int, tables: list[str]) -> None:
+    """Count bad fits, and among them those that nothing tells of."""
+    total = bad = silent = given_up = flagged = 0
+    for name in tables:
+        for prior in PRIORS:
+            model = build(*SILENT[name](), prior)
+            long = Reference(ours(model, "hmc", 10_000, draws=2000, tune=500)[0].unconstrained)
+            counts = np.zeros(4, dtype=int)
+            worst = 0.0
+            for seed in range(seeds):
+                trace, _ = ours(model, "surrogate", seed, draws=1000, tune=500)
+                mean = np.average(trace.unconstrained.reshape(len(trace), -1), axis=0, weights=trace.weight)
+                error = float(np.max(np.abs(mean - long.centre) / long.scale))
+                fallen = trace.sampler != "surrogate"
+                found = bool(diagnostics.check(trace))
+                is_bad = error > BAD
+                worst = max(worst, error)
+                counts += np.array([is_bad, is_bad and not (fallen or found), fallen, found])
+            print(
+                f"{name}, {prior} priors, {model.n_dim} hyperparameters: {seeds} fits, worst error {worst:.2f} sd, bad "
+                f"{counts[0]}, silent {counts[1]}, given up {counts[2]}, flagged {counts[3]}",
+                flush=True,
+            )
+            total, bad, silent = total + seeds, bad + counts[0], silent + counts[1]
+            given_up, flagged = given_up + counts[2], flagged + counts[3]
+    print(f"\n{total} fits: {bad} bad, {silent} of them silent; {given_up} given up, {flagged} flagged")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one table, two seeds, a short reference")
+    parser.add_argument("--silent", action="store_true", help="count silent failures instead")
+    parser.add_argument("--warm-up", action="store_true", help="HMC with short and long warm-up instead")
+    parser.add_argument("--tables", nargs="+", help="names, or their beginnings; default: all")
+    parser.add_argument("--seeds", type=int, help="default: 8, or 20 with --silent")
+    parser.add_argument("--peer-seeds", type=int, default=3)
+    parser.add_argument("--reference", type=int, default=10_000, help="draws of each of four chains")
+    options = parser.parse_args()
+    known = list(SILENT if options.silent else TABLES)
+    names = [name for name in known if not options.tables or any(name.startswith(t) for t in options.tables)]
+    seeds = options.seeds or (2 if options.quick else 20 if options.silent else 8)
+    reference = 1500 if options.quick else options.reference
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore")
+        ours(contenders.paper_model(*crabs()), "surrogate", 0, draws=20, tune=60)  # compiles
+        if options.silent:
+            silent_failures(seeds, names)
+            return
+        for name in names[:1] if options.quick else names:
+            if options.warm_up:
+                warm_up(name, seeds, draws=1000, reference=reference)
+            else:
+                contest(name, seeds, draws=1000, tune=500, reference=reference, peer_seeds=options.peer_seeds)
+
+
+if __name__ == "__main__":
+    main()
