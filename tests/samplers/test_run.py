@@ -134,7 +134,7 @@ def test_start():
         ({"chains": True}, "'chains'"),
         ({"tune": 0}, "'step_size' is None"),
         ({"tune": 0, "sampler": "metropolis"}, "'scale' is None"),
-        ({"sampler": "gibbs"}, r"\['hmc', 'metropolis', 'nuts'\]"),
+        ({"sampler": "gibbs"}, r"\['hmc', 'metropolis', 'nuts', 'surrogate'\]"),
         ({"sampler": HMC}, r"'sampler' is the class HMC: pass an instance of it, sampler=HMC\(\)"),
         ({"sampler": 3}, "'sampler' must be"),
         ({"sampler": HMC(metric=np.ones(2))}, "'metric' must have shape"),
