@@ -54,6 +54,12 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         under the better evidence instead, for about half as much time again; `refinement_` tells.  Other evidences are
         left alone.  "ep" does so from any evidence; "exact", for two classes, goes on to the exact posterior by
         importance sampling of the latent values.  None: averages under `evidence`, as in Barber & Williams (1997).
+    inducing : int, "auto", array-like of shape (m, d) or None, default=None
+        Inducing inputs, through which the rows see each other: an approximation (FITC) in O(nm²) operations and O(nm)
+        memory, for more rows than a few thousand.  A number m: as many rows, chosen before sampling for the kernel that
+        a pilot finds.  "auto": none up to 2,000 rows, and beyond as many, 100 to 400, as the evidence asks for.  Or
+        the inputs themselves, in the units of X.  What it costs is in `inducing_error_`, and a warning says where that
+        is too much.  For two classes ("laplace", "ep"; not label noise).
     sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc",
         which needed fewer evaluations per effective draw than "nuts" on every data set measured so far.  "jumps" is
@@ -103,6 +109,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     refinement_ : Refinement or None
         How draws of another density came to stand for it; printed, it says which likelihood and evidence the
         probabilities belong to.
+    inducing_error_ : InducingError or None
+        How far the inducing inputs, if there are any, are from twice as many.
     sampling_trace_ : Trace
         All draws of the chains, with the sampler's statistics: those to judge convergence by.
     parameters_ : list of Parameter
@@ -152,6 +160,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         progressbar: bool = True,
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        inducing: int | str | Any | None = None,
     ) -> None:
         self._keep_settings(locals())
 

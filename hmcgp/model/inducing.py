@@ -1,7 +1,7 @@
 """Choice of inducing inputs among the rows.
 
-Without a kernel, rows are spread over the inputs by k-means++ (Arthur & Vassilvitskii 2007).  With one, each next row is
-the one whose latent value the inducing variables so far explain least: the pivot of a Cholesky factorisation of K
+Without a kernel, rows are spread over the inputs by k-means++ (Arthur & Vassilvitskii 2007).  With one, each next row
+is the one whose latent value the inducing variables so far explain least: the pivot of a Cholesky factorisation of K
 (Foster et al. 2009; Burt, Rasmussen & van der Wilk 2020), column by column,
 
     l_k = (k(X, x_p) - Σ_{j<k} l_j l_pj)/√v_p,   v ← v - l_k²,   p = argmax v,
@@ -15,6 +15,7 @@ import copy
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
 from hmcgp.errors import NotPositiveDefinite
@@ -79,7 +80,7 @@ def pivoted_inputs(kernel: Kernel, X: Array, m: int, first: Array | None = None)
     return chosen[:m]
 
 
-def _pivots(kernel: Kernel, rows: Array, m: int, first: Array | None) -> tuple[Array, Array]:
+def _pivots(kernel: Kernel, rows: Array, m: int, first: Array | None) -> tuple[Array, NDArray[np.bool_]]:
     """Inducing inputs in the order of their choice, and which rows are among them."""
     k = 0 if first is None else len(first)
     left, taken = contract.variances(kernel, rows).copy(), np.zeros(len(rows), dtype=bool)
