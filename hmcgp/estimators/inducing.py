@@ -17,7 +17,7 @@ from hmcgp.optimize import find_map
 from hmcgp.runtime.checks import check_count, lowered
 from hmcgp.runtime.typing import Array
 
-AUTO_ROWS = 2000  # up to which "auto" takes no inducing inputs
+AUTO_ROWS = 1000  # up to which "auto" takes no inducing inputs: below, 200 of them are hardly faster than none
 AUTO_NUMBERS = (100, 200, 400)  # of inducing inputs that "auto" tries
 AUTO_NATS = 0.3  # by which log Z may change when they are doubled
 PILOT = 50  # inducing inputs of the pilot,

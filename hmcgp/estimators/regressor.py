@@ -53,7 +53,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     inducing : int, "auto", array-like of shape (m, d) or None, default=None
         Inducing inputs, through which the rows see each other: an approximation (FITC) in O(nm²) operations and O(nm)
         memory, for more rows than a few thousand.  A number m: as many rows, chosen before sampling for the kernel that
-        a pilot finds.  "auto": none up to 2,000 rows, and beyond as many, 100 to 400, as the evidence asks for.  Or
+        a pilot finds.  "auto": none up to 1,000 rows, and beyond as many, 100 to 400, as the evidence asks for.  Or
         the inputs themselves, in the units of X.  What it costs is in `inducing_error_`, and a warning says where that
         is too much.  With "exact".
     sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
