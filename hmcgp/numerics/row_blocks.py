@@ -8,7 +8,17 @@ import math
 import numpy as np
 
 from hmcgp.numerics.compiled import compiled
-from hmcgp.numerics.lapack import _LEFT, _PLAIN, _TRANSPOSED, _UPPER, _dtrsm, _ref, add_gram, mirror_lower
+from hmcgp.numerics.lapack import (
+    _LEFT,
+    _PLAIN,
+    _TRANSPOSED,
+    _UPPER,
+    _dtrsm,
+    _ref,
+    add_gram,
+    cholesky_solve_inplace,
+    mirror_lower,
+)
 from hmcgp.runtime.typing import Array
 
 _ROWS = 256  # of a block: 400 kB for m = 200
@@ -58,3 +68,9 @@ def solved_squares(L: Array, V: Array) -> Array:
                 total += block[i, j] * block[i, j]
             out[start + i] = total
     return out
+
+
+@compiled
+def solve_inplace(L: Array, x: Array) -> None:
+    """Overwrite the vector x, of shape (m,), by (L L')^-1 x."""
+    cholesky_solve_inplace(L, x)

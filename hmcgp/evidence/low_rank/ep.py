@@ -75,6 +75,25 @@ def _cold_sites(variances: Array, y: Array, kind: int, state: Array) -> None:
         state[site.ETA, i], state[site.PRECISION, i] = slope / d, U / d
 
 
+@compiled
+def _update_moments(kind: int, y: Array, state: Array) -> bool:
+    """Update the moments at the cavities in the state; False where one is improper."""
+    return site.update_moments(kind, 0.0, y, state, state[site.CAVITY_PRECISION])
+
+
+@compiled
+def _evidence_of_sites(state: Array, log_det: float) -> float:
+    """Log Z at the solution; its cavities become those without all copies of a row."""
+    log_z = log_evidence(state, log_det)
+    leave_copies_out(state)
+    return log_z
+
+
+@compiled
+def _anderson(changes: Array, last: Array) -> Array:
+    return anderson_weights(changes, last)
+
+
 class _Sites:
     """Sites on their way to the solution."""
 
@@ -95,7 +114,7 @@ class _Sites:
 
     def update(self) -> bool:
         """Update the moments; False where a cavity or a moment is improper."""
-        return bool(site.update_moments(self.kind, 0.0, self.y, self.state, self.state[site.CAVITY_PRECISION]))
+        return bool(_update_moments(self.kind, self.y, self.state))
 
     @property
     def residual(self) -> float:
@@ -191,7 +210,7 @@ class _Memory:
         there = point + step
         if len(self.points) > 1:
             changes = np.diff(np.array(self.steps), axis=0)
-            there = there - anderson_weights(changes, step) @ (np.diff(np.array(self.points), axis=0) + changes)
+            there = there - _anderson(changes, step) @ (np.diff(np.array(self.points), axis=0) + changes)
         there = there / self.metric
         there[len(there) // 2 :] = np.maximum(there[len(there) // 2 :], 0.0)  # log-concave: no site is negative
         return np.asarray(there)
@@ -225,8 +244,7 @@ def ep_evidence(
         raise NotConverged(f"{type(provider).__name__}: rounding eats the sites; {provider.remedy}.")
     factor, x = sites.factor, state[site.ALPHA]
     assert factor is not None
-    log_z = log_evidence(state, factor.log_det)
-    leave_copies_out(state)
+    log_z = _evidence_of_sites(state, factor.log_det)
     dK = factor.pull_back(0.5 * x[:, None], x[:, None], factor.solved_rows()) if gradient else None
     inducing = InducingPosterior.of(factor, x)
     posterior = LowRankSitePosterior(

@@ -33,8 +33,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from hmcgp.errors import NotPositiveDefinite
-from hmcgp.numerics.lapack import cholesky_inplace, cholesky_solve_inplace, log_determinant
-from hmcgp.numerics.row_blocks import add_weighted_gram, solve_rows_inplace, solved_squares
+from hmcgp.numerics.lapack import cholesky_inplace, log_determinant
+from hmcgp.numerics.row_blocks import add_weighted_gram, solve_inplace, solve_rows_inplace, solved_squares
 from hmcgp.runtime.typing import Array
 
 JITTER = 1e-8  # share of the mean prior variance of the inducing inputs that is added to K_mm
@@ -142,7 +142,7 @@ class Conditioned:
         """Return x = (I + WC)⁻¹ r and Cx, each of shape (n,)."""
         scaled = self.e * r
         z = scaled @ self.prior.V
-        cholesky_solve_inplace(self.L, z)
+        solve_inplace(self.L, z)
         h = self.prior.V @ z
         return scaled - self.s * h, self.prior.d * scaled + self.e * h
 
