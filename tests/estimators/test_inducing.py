@@ -127,7 +127,8 @@ def test_auto_is_dense_for_few_rows_and_chooses_a_number_beyond(monkeypatch):
     assert len(gp.model_.inducing) in (16, 32)
     # several classes are known under dense covariances only
     three = np.digitize(F, [-0.5, 0.5])
-    assert GPClassifier(inducing="auto", refine=None, **MAP).fit(X, three).model_.inducing is None
+    kernel = SquaredExponential(1.0, 1.0)
+    assert GPClassifier(kernel, inducing="auto", refine=None, **MAP).fit(X, three).model_.inducing is None
 
 
 def test_too_few_are_told_with_the_number_that_would_do():

@@ -65,8 +65,8 @@ class LowRankPosterior(InducingPosterior):
 
     @property
     def start(self) -> Array:
-        """The mean, column by column, from which the next solution starts."""
-        return self.f.ravel()
+        """The mean, from which the next solution starts."""
+        return self.f
 
     def start_with(self, mean: Array, variance: Array) -> Array:
         """The mean and, of new rows, the predicted means."""
