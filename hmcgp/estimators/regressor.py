@@ -51,11 +51,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         default prior is fixed to 1 (in a sum that of the first term, in a product each).
     evidence : {"exact"} or EvidenceProvider, default="exact"
     inducing : int, "auto", array-like of shape (m, d) or None, default=None
-        Inducing inputs, through which the rows see each other: an approximation (FITC) in O(nm²) operations and O(nm)
-        memory, for more rows than a few thousand.  A number m: as many rows, chosen before sampling for the kernel that
-        a pilot finds.  "auto": none up to 1,000 rows, and beyond as many, 100 to 400, as the evidence asks for.  Or
-        the inputs themselves, in the units of X.  What it costs is in `inducing_error_`, and a warning says where that
-        is too much.  With "exact".
+        As of `GPClassifier`, with the evidence "exact".
     sampler : {"nuts", "hmc", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated; "map" takes their single most probable value.  Default: "hmc".
     draws, tune, chains, predict_draws, n_jobs, random_state, progressbar, max_time, checkpoint
