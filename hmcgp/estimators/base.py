@@ -16,6 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
+from hmcgp.estimators.inducing import checked_error, with_chosen_inducing
+from hmcgp.estimators.inducing_error import InducingError
 from hmcgp.estimators.inspection import Inspection
 from hmcgp.estimators.prediction_draws import PredictionDraws, n_each
 from hmcgp.estimators.refinement import Refinement, refined, reweighted, wanted_models
@@ -30,6 +32,7 @@ from hmcgp.optimize import find_map, find_modes
 from hmcgp.optimize.maximum import point_trace
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.reporting import diagnostics
+from hmcgp.runtime.fingerprint import digest
 from hmcgp.runtime.interrupts import check_interrupt, deferred_interrupts, take_interrupt
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
@@ -72,7 +75,9 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
     max_time: float | None
     checkpoint: str | os.PathLike[str] | None
     refine: str | None = None
+    inducing: Any
     refinement_: Refinement | None
+    inducing_error_: InducingError | None
 
     def _keep_settings(self, arguments: Mapping[str, Any]) -> None:
         """Keep the arguments of `__init__` under their names, unchanged, as scikit-learn wants it."""
@@ -128,10 +133,10 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
             sampler = check_settings(self)
             table = self._training_table(X, y, noise_variance, sample_weight)
             self._keep_table(table.inputs, table.targets)
-            self.model_ = table.model(self.evidence, standardize=bool(self.standardize))
+            self.model_ = with_chosen_inducing(self, table.model(self.evidence, standardize=bool(self.standardize)))
             models = wanted_models(self, self.model_)  # refused before any sampling, if they do not fit
             self.sampling_trace_ = self.trace_ = self._sample(
-                sampler, None if self.checkpoint is None else table.identity()
+                sampler, None if self.checkpoint is None else table.identity() | self._inducing_identity()
             )
             if self.trace_.sampler not in ("map", FIXED):
                 diagnostics.warn(self.trace_, standardized=bool(self.standardize))
@@ -139,12 +144,18 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
             if models:
                 self._refine(models)
             self._keep_best()
+            self.inducing_error_ = checked_error(self)
             if take_interrupt():
                 warn_user(
                     "the fit was interrupted when it was all but done: it was finished, and is whole.",
                     InterruptedWarning,
                 )
         return self
+
+    def _inducing_identity(self) -> dict[str, str]:
+        """Digest of the inducing inputs, of which a checkpoint must have the same."""
+        Z = self.model_.inducing
+        return {} if Z is None else {"inducing inputs": digest(Z)}
 
     def _refine(self, models: list[Model]) -> None:
         """Let the draws stand for a better evidence; Ctrl-C leaves them as they were sampled."""

@@ -54,6 +54,12 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         under the better evidence instead, for about half as much time again; `refinement_` tells.  Other evidences are
         left alone.  "ep" does so from any evidence; "exact", for two classes, goes on to the exact posterior by
         importance sampling of the latent values.  None: averages under `evidence`, as in Barber & Williams (1997).
+    inducing : int, "auto", array-like of shape (m, d) or None, default=None
+        Inducing inputs, through which the rows see each other: an approximation (FITC) in O(nm²) operations and O(nm)
+        memory, for more rows than a few thousand.  A number m: as many rows, chosen before sampling for the kernel that
+        a pilot finds.  "auto": none up to 1,000 rows, and beyond as many, 100 to 400, as the evidence asks for.  Or
+        the inputs themselves, in the units of X.  What it costs is in `inducing_error_`, and a warning says where that
+        is too much.  For two classes ("laplace", "ep"; not label noise).
     sampler : {"surrogate", "hmc", "nuts", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated.  "hmc" follows the posterior density itself.  "surrogate" follows a
         Gaussian process that is fitted to some hundred evaluations of it, and weights the draws to the density
@@ -106,6 +112,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     refinement_ : Refinement or None
         How draws of another density came to stand for it; printed, it says which likelihood and evidence the
         probabilities belong to.
+    inducing_error_ : InducingError or None
+        How far the inducing inputs, if there are any, are from twice as many.
     sampling_trace_ : Trace
         All draws of the chains, with the sampler's statistics: those to judge convergence by.
     parameters_ : list of Parameter
@@ -155,6 +163,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         progressbar: bool = True,
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        inducing: int | str | Any | None = None,
     ) -> None:
         self._keep_settings(locals())
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.estimators.columns import input_names
+from hmcgp.estimators.inducing_error import InducingError
 from hmcgp.estimators.labels import LabelTargets
 from hmcgp.estimators.number_targets import NumberTargets
 from hmcgp.estimators.outputs import CoregionalOutputs
@@ -36,6 +37,7 @@ COMMON: dict[str, Any] = {
     "trace_": Trace,
     "sampling_trace_": Trace | None,
     "refinement_": Refinement | None,
+    "inducing_error_": InducingError | None,
     "model_": dict[str, Any],
 }
 OWN: dict[str, dict[str, Any]] = {"labels": {"_targets": LabelTargets}, "numbers": {"_targets": NumberTargets}}
@@ -46,6 +48,7 @@ MODEL: dict[str, Any] = {
     "likelihood": Likelihood,
     "evidence": EvidenceProvider,
     "input_names": list[str],
+    "inducing": Array | None,
     "draws": Array | None,
     "posteriors": list[Evidence | None] | None,
 }
@@ -156,10 +159,13 @@ def _posterior_shapes(model: Model) -> dict[str, list[tuple[int, ...]]]:
     likelihood, y, n = model.likelihood, model.y, len(model.y)
     C = likelihood.count(y) if isinstance(likelihood, Classes) else 1
     f = (C, n) if isinstance(likelihood, Classes) else y.shape
+    m = len(model.support)
     return {
         **{name: [f] for name in ("f", "alpha", "p")},
         **{name: [(n,)] for name in ("root_w", "noise", "w", "mu", "v", "y", "nu", "b", "root")},
-        **{name: [(n, n)] for name in ("L", "R", "M")},
+        **{name: [(n, n) if model.inducing is None else (m, m)] for name in ("L", "R", "M", "L_A")},
+        "weight": [(m, *y.shape[1:])],
+        "variances": [(n,)],
         "K": [(n, n), (1, n, n), (C, n, n)],
         "B_inverse": [(C, n, n)],
         "sites": [(2 * n * (C - 1),)],

@@ -149,7 +149,7 @@ def _model(parts: dict[str, Any]) -> Model:
     if set(parts) != set(MODEL):
         raise Refused("lacks parts of the model")
     check_types(parts, MODEL)
-    names = ("kernel", "likelihood", "evidence", "input_names")
+    names = ("kernel", "likelihood", "evidence", "input_names", "inducing")
     model = Model(parts["X"], parts["y"], **{name: parts[name] for name in names})
     draws, posteriors = parts["draws"], parts["posteriors"]
     if draws is None:

@@ -10,6 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import check_finite, input_names, plain_targets
+from hmcgp.estimators.inducing import check_inducing_setting
 from hmcgp.model.compatibility import as_likelihood, as_provider
 from hmcgp.runtime.checks import check_count, check_flag, name_among, refuse_class
 from hmcgp.runtime.parallel import resolve_n_jobs
@@ -32,6 +33,7 @@ def check_settings(estimator: Any) -> str | Sampler:
     sampler = _sampler(estimator.sampler)
     if getattr(estimator, "refine", None) is not None:
         name_among("refine", estimator.refine, REFINEMENTS, ", or None for the evidence that was sampled")
+    check_inducing_setting(estimator.inducing)
     check_counts(draws=estimator.draws, tune=estimator.tune, chains=estimator.chains)
     _check_predict_draws(estimator.predict_draws)
     resolve_n_jobs(estimator.n_jobs, 1)

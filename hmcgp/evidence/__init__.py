@@ -19,6 +19,7 @@ from hmcgp.evidence.ep import EP, TAP, MultinomialEP, NaiveMeanField
 from hmcgp.evidence.exact import Exact
 from hmcgp.evidence.iterative import Iterative
 from hmcgp.evidence.laplace import Laplace, SoftmaxLaplace
+from hmcgp.evidence.low_rank import LowRank
 from hmcgp.evidence.sampled import LatentSampling
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Iterative",
     "Laplace",
     "LatentSampling",
+    "LowRank",
     "LowerBound",
     "MultinomialEP",
     "NaiveMeanField",

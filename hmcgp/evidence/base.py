@@ -11,6 +11,9 @@ G are those of rows repeated ω_i times.
 
 Value and gradient come from the same iterate, and every solver stops on its residual.
 
+K is a matrix, or a structure (`LowRank`) of which a provider asks products, determinants and diagonals; the gradient is
+then that of the arrays it was made of.  A provider that knows dense matrices only refuses a structure.
+
 All posteriors predict.  What only some of them can do has a protocol here (`SupportsLeaveOneOut`, …), which callers ask
 for by isinstance.
 """
@@ -24,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
+from hmcgp.evidence.low_rank.structure import LowRank, LowRankAdjoint
 from hmcgp.likelihoods import Classes, Likelihood
 from hmcgp.runtime.typing import Array
 
@@ -169,7 +173,7 @@ class Evidence(NamedTuple):
     """Log evidence, its derivatives, and the posterior it belongs to."""
 
     log_z: float
-    dK: Array | None  # of the shape of K, symmetric; None where no gradient was asked for
+    dK: Array | LowRankAdjoint | None  # of the shape of K, symmetric; None where no gradient was asked for
     dlik: Array  # (q,), derivatives in the likelihood's own parameters, all of them, in natural scale
     posterior: Posterior
     n_iter: int
@@ -183,7 +187,7 @@ class EvidenceProvider(Protocol):
     supports: ClassVar[tuple[type[Likelihood], ...]]
 
     def __call__(
-        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
+        self, K: Array | LowRank, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
     ) -> Evidence:
         """Evidence of targets y under f ~ N(0, K)."""
 
@@ -200,15 +204,16 @@ class Provider(ABC):
     """Base class of the evidence providers: one checked call, of which subclasses define `_solve`."""
 
     supports: ClassVar[tuple[type[Likelihood], ...]]
+    takes_low_rank: ClassVar[bool] = False  # whether it knows covariances of low rank plus a diagonal
 
     def __call__(
-        self, K: Array, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
+        self, K: Array | LowRank, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
     ) -> Evidence:
         """Evidence of targets y under f ~ N(0, K).
 
         Parameters
         ----------
-        K : ndarray of shape (n, n) or, for C classes, also (C, n, n)
+        K : ndarray of shape (n, n) or, for C classes, also (C, n, n); or LowRank
             Prior covariance of the latent values, or one for the latent values of each class.  Symmetric: only lower
             triangles are read, by `Laplace` and `UpperBound` the upper one, by `Iterative` all.
         y : ndarray of shape (n,)
@@ -236,6 +241,8 @@ class Provider(ABC):
         NotPositiveDefinite, NotConverged
             The only two errors that come from the numbers; `hmcgp.model` catches them.
         """
+        if isinstance(K, LowRank):
+            return self._solve_structure(K, y, likelihood, start, gradient)
         self._check_covariance(K, likelihood)
         self._check_targets(y, likelihood, K.shape[-1])
         if start is not None:
@@ -252,6 +259,26 @@ class Provider(ABC):
     @abstractmethod
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         """Evidence of arrays that have been checked (see `__call__`)."""
+
+    def _solve_structure(
+        self, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+    ) -> Evidence:
+        self._check_targets(y, likelihood, C.shape[-1])
+        if start is not None:
+            try:
+                return self._solve_low_rank(C, y, likelihood, start, gradient)
+            except (NotConverged, NotPositiveDefinite):
+                pass  # as of a dense one
+        return self._solve_low_rank(C, y, likelihood, None, gradient)
+
+    def _solve_low_rank(
+        self, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+    ) -> Evidence:
+        """Evidence under a covariance of low rank plus a diagonal, where a provider knows it."""
+        raise InvalidInput(
+            f"{type(self).__name__} knows dense covariances only: give no inducing inputs (inducing=None), or take "
+            "evidence='laplace' or 'ep' for two classes, or 'exact' for numbers."
+        )
 
     def matrices(self, n_latents: int) -> int:
         """How many n x n arrays an evaluation holds at least (see `SupportsWorkSpace`)."""

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hmcgp.errors import InvalidInput
 from hmcgp.evidence import EP
 from hmcgp.joint.whitening import Whitening, factor_prior, whiten
 from hmcgp.kernels import contract
@@ -117,6 +118,8 @@ class JointDensity:
     """
 
     def __init__(self, model: Model) -> None:
+        if model.inducing is not None:
+            raise InvalidInput("joint sampling of latent values knows dense covariances only: take inducing=None.")
         self.model = model
         self.guide = Guide(model)
         self.ep = Guide(model.with_evidence(EP()))

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Owner, Parameter, Pullback
+from hmcgp.kernels.base import InducingPullback, Kernel, Owner, Parameter, Pullback
 from hmcgp.runtime.typing import Array
 
 
@@ -40,13 +40,21 @@ class Additive(Kernel):
             part, pull = kernel.vjp(x)
             K += part
             pulls.append(pull)
+        return K, lambda G: self._gathered([pull(G) for pull in pulls])
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        K, k, pulls = np.zeros((len(X), len(Z))), np.zeros(len(X)), []
+        for (kernel, x), (_, z) in zip(self._columns(X), self._columns(Z), strict=True):
+            part, own, pull = kernel.inducing_vjp(x, z)
+            K += part
+            k += own
+            pulls.append(pull)
+        return K, k, lambda G, g: self._gathered([pull(G, g) for pull in pulls])
+
+    def _gathered(self, per_column: list[Array]) -> Array:
+        """Derivatives parameter by parameter, from those column by column."""
         stops = np.cumsum([p.size for p in self.kernel.parameters([""])])[:-1]
-
-        def pullback(G: Array) -> Array:
-            per_column = np.array([pull(G) for pull in pulls])  # (d, p)
-            return np.concatenate([part.ravel() for part in np.split(per_column, stops, axis=1)])
-
-        return K, pullback
+        return np.concatenate([part.ravel() for part in np.split(np.array(per_column), stops, axis=1)])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         return np.hstack([kernel.input_vjp(x, G) for kernel, x in self._columns(X)])
@@ -120,6 +128,16 @@ class LocallyLinear(Kernel):
         C_slope, pull_slope = self.slope.vjp(X)
         C_offset, pull_offset = self.offset.vjp(X)
         return inner * C_slope + C_offset, lambda G: np.concatenate([pull_slope(G * inner), pull_offset(G)])
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        inner, square = X @ Z.T, np.sum(X**2, axis=1)
+        K1, k1, pull1 = self.slope.inducing_vjp(X, Z)
+        K2, k2, pull2 = self.offset.inducing_vjp(X, Z)
+        return (
+            inner * K1 + K2,
+            square * k1 + k2,
+            lambda G, g: np.concatenate([pull1(G * inner, g * square), pull2(G, g)]),
+        )
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         through = self.slope.input_vjp(X, G * (X @ X.T)) + self.offset.input_vjp(X, G)

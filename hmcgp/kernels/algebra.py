@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Owner, Pullback, Value, parameter, value_of
+from hmcgp.kernels.base import InducingPullback, Kernel, Owner, Pullback, Value, parameter, value_of
 from hmcgp.runtime.typing import Array
 
 
@@ -41,6 +41,9 @@ class Mapped(Wrapped):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         return self.kernel.vjp(self._map(X))
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        return self.kernel.inducing_vjp(self._map(X), self._map(Z))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.kernel(self._map(X), None if X2 is None else self._map(X2))
@@ -72,6 +75,11 @@ class Sum(_Pair):
     def input_vjp(self, X: Array, G: Array) -> Array:
         return self.left.input_vjp(X, G) + self.right.input_vjp(X, G)
 
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        K1, k1, pull1 = self.left.inducing_vjp(X, Z)
+        K2, k2, pull2 = self.right.inducing_vjp(X, Z)
+        return K1 + K2, k1 + k2, lambda G, g: np.concatenate([pull1(G, g), pull2(G, g)])
+
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.left(X, X2) + self.right(X, X2)
 
@@ -93,6 +101,11 @@ class Product(_Pair):
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         return self.left.input_vjp(X, G * self.right(X)) + self.right.input_vjp(X, G * self.left(X))
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        K1, k1, pull1 = self.left.inducing_vjp(X, Z)
+        K2, k2, pull2 = self.right.inducing_vjp(X, Z)
+        return K1 * K2, k1 * k2, lambda G, g: np.concatenate([pull1(G * K2, g * k2), pull2(G * K1, g * k1)])
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.left(X, X2) * self.right(X, X2)
@@ -120,6 +133,11 @@ class Scaled(_Nameless):
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         return np.asarray(value_of(self, "scale") * self.kernel.input_vjp(X, G))
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        scale = value_of(self, "scale")
+        K, k, pull = self.kernel.inducing_vjp(X, Z)
+        return scale * K, scale * k, lambda G, g: np.append(scale * pull(G, g), np.vdot(G, K) + g @ k)
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return np.asarray(value_of(self, "scale") * self.kernel(X, X2))

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter, sum_if_shared, transposed, value_of
+from hmcgp.kernels.base import (
+    InducingPullback,
+    Kernel,
+    Pullback,
+    Value,
+    check_columns,
+    parameter,
+    sum_if_shared,
+    transposed,
+    value_of,
+)
 from hmcgp.numerics.compiled import compiled_with_lock
 from hmcgp.runtime.typing import Array
 
@@ -33,6 +43,18 @@ def _pull_back(S: Array, Z: Array) -> Array:
             for j in range(i):
                 out[k] += S[i, j] * (Z[k, i] != Z[k, j])
     return 2.0 * out
+
+
+@compiled_with_lock
+def _pull_back_cross(S: Array, Z: Array, Z2: Array) -> Array:
+    """Σ_ij S_ij [z_ik ≠ z2_jk] for each input k, for S of shape (n, m)."""
+    d, (n, m) = Z.shape[0], S.shape
+    out = np.zeros(d)
+    for i in range(n):
+        for k in range(d):
+            for j in range(m):
+                out[k] += S[i, j] * (Z[k, i] != Z2[k, j])
+    return out
 
 
 @dataclass(frozen=True)
@@ -64,6 +86,11 @@ class Categorical(Kernel):
         K = self._covariance(Z, Z)
 
         return K, lambda G: sum_if_shared(self.weight, -_pull_back(G * K, Z))
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        left, right = transposed(X), transposed(Z)
+        K = self._covariance(left, right)
+        return K, self.diag(X), lambda G, g: sum_if_shared(self.weight, -_pull_back_cross(G * K, left, right))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         Z = transposed(X)

@@ -29,7 +29,8 @@ def check_gradient(
     """Check a kernel and its derivatives at the rows of X.
 
     Its matrix must be symmetric and positive semidefinite; `vjp(X)[0]`, `kernel(X)`, `kernel(X, X2)` and `diag(X)` must
-    agree; its pullback, and `input_vjp` if it has one, must match central differences for a random symmetric G.
+    agree; its pullback, that of `inducing_vjp`, and `input_vjp` if it has one, must match central differences for
+    random adjoints.
 
     Parameters
     ----------
@@ -66,6 +67,7 @@ def check_gradient(
     V = rng.normal(size=(len(X), len(X)))
     G = V + V.T
     found = _check_pullback(kernel, parameters, values, X, G, rtol)
+    _check_inducing(kernel, parameters, values, X, G, rtol)
     if valued.has_input_vjp:
         numeric = _differences(lambda x: float(np.sum(G * valued(x.reshape(X.shape)))), X.ravel())
         entries = [f"X[{i}, {name}]" for i in range(len(X)) for name in inputs]
@@ -77,16 +79,51 @@ def _check_pullback(
     kernel: Kernel, parameters: list[Parameter], values: list[Array | float], X: Array, G: Array, rtol: float
 ) -> GradientCheck:
     valued = kernel.with_values(values)
-    theta = np.concatenate([np.atleast_1d(np.asarray(v, dtype=float)) for v in [*values, np.empty(0)]])
-    names = [name for p in parameters for name in p.flat_names]
+    theta, names = _flat(values), [name for p in parameters for name in p.flat_names]
     grad = np.asarray(valued.vjp(X)[1](G), dtype=float)
     if grad.shape != theta.shape:
         _fail(valued, f"its pullback must give {len(theta)} derivatives, for {names}; it gives the shape {grad.shape}")
     numeric = _differences(lambda t: float(np.sum(G * kernel.with_values(_split(parameters, t))(X))), theta)
-    # a number given beforehand need have no derivative; the pullback says so with NaN
-    given = np.repeat([not p.is_free for p in parameters], [p.size for p in parameters]).astype(bool)
-    _compare(valued, "its pullback", names, np.where(given & np.isnan(grad), numeric, grad), numeric, rtol)
+    ours = np.where(_given(parameters) & np.isnan(grad), numeric, grad)
+    _compare(valued, "its pullback", names, ours, numeric, rtol)
     return GradientCheck(names, theta, grad, numeric)
+
+
+def _check_inducing(
+    kernel: Kernel, parameters: list[Parameter], values: list[Array | float], X: Array, G: Array, rtol: float
+) -> None:
+    """Check `inducing_vjp`, with half of the rows as inducing inputs."""
+    m = (len(X) + 1) // 2
+    Z, weights, own = X[:m] + 0.0, np.triu(G)[:, :m], G[:, 0]  # adjoints without symmetry
+    valued = kernel.with_values(values)
+    K, k, pullback = valued.inducing_vjp(X, Z)
+    for what, other, expected in (
+        ("inducing_vjp(X, Z)[0] must equal kernel(X, Z)", K, valued(X, Z)),
+        ("inducing_vjp(X, Z)[1] must equal diag(X)", k, valued.diag(X)),
+    ):
+        if np.shape(other) != expected.shape or not np.allclose(other, expected, rtol=1e-10, atol=1e-12):
+            _fail(valued, f"{what}; their shapes are {np.shape(other)} and {expected.shape}")
+    grad = np.asarray(pullback(weights, own), dtype=float)
+    theta, names = _flat(values), [name for p in parameters for name in p.flat_names]
+    if grad.shape != theta.shape:
+        _fail(valued, f"the pullback of inducing_vjp must give {len(theta)} derivatives; it gives {grad.shape}")
+
+    def product(t: Array) -> float:
+        moved = kernel.with_values(_split(parameters, t))
+        return float(np.sum(weights * moved(X, Z)) + own @ moved.diag(X))
+
+    numeric = _differences(product, theta)
+    ours = np.where(_given(parameters) & np.isnan(grad), numeric, grad)
+    _compare(valued, "the pullback of its inducing_vjp", names, ours, numeric, rtol)
+
+
+def _flat(values: list[Array | float]) -> Array:
+    return np.concatenate([np.atleast_1d(np.asarray(v, dtype=float)) for v in [*values, np.empty(0)]])
+
+
+def _given(parameters: list[Parameter]) -> Any:
+    """True for numbers given beforehand: they need have no derivative, and a pullback says so with NaN."""
+    return np.repeat([not p.is_free for p in parameters], [p.size for p in parameters]).astype(bool)
 
 
 def _check_matrices(kernel: Kernel, X: Array) -> None:

@@ -21,7 +21,7 @@ from typing import NoReturn
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback
+from hmcgp.kernels.base import InducingPullback, Kernel, Pullback
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.numerics.lapack import least_diagonal
 from hmcgp.runtime.typing import Array
@@ -60,6 +60,15 @@ def checked_pair(kernel: Kernel, found: tuple[Array, Pullback], n: int) -> tuple
     if type(found) is not tuple or len(found) != 2 or not callable(found[1]):
         _fail(kernel, "vjp", f"returned {_kind(found)}, where the pair (K, pullback) is needed")
     return _array(kernel, "vjp", found[0], _shape(kernel, n, n)), found[1]
+
+
+def inducing_triple(kernel: Kernel, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+    """kernel.inducing_vjp(X, Z), with K of shape (n, m) and k of shape (n,), or (C, n, m) and (C, n)."""
+    found = kernel.inducing_vjp(X, Z)
+    if type(found) is not tuple or len(found) != 3 or not callable(found[2]):
+        _fail(kernel, "inducing_vjp", f"returned {_kind(found)}, where (K, k, pullback) is needed")
+    K = _array(kernel, "inducing_vjp", found[0], _shape(kernel, len(X), len(Z)))
+    return K, _array(kernel, "inducing_vjp", found[1], _shape(kernel, len(X))), found[2]
 
 
 def _shape(kernel: Kernel, *shape: int) -> tuple[int, ...]:

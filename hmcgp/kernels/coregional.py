@@ -10,7 +10,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.algebra import On, Product, Sum, Wrapped
-from hmcgp.kernels.base import Kernel, Pullback, Value, parameter, sum_if_shared, value_of
+from hmcgp.kernels.base import InducingPullback, Kernel, Pullback, Value, parameter, sum_if_shared, value_of
 from hmcgp.parameters.declaration import REAL
 from hmcgp.runtime.typing import Array
 
@@ -83,11 +83,24 @@ class Coregional(Kernel):
 
         def pullback(G: Array) -> Array:
             member = np.eye(self.n_outputs)[a]  # (n, k)
-            dL = 2.0 * (member.T @ G @ member) @ L  # ∂(LL')/∂L, for a symmetric dB
-            scale, mixing = sum_if_shared(self.scale, np.diag(dL)), sum_if_shared(self.mixing, dL[self._below()])
-            return np.concatenate([scale, mixing])
+            return self._pull_factor(2.0 * (member.T @ G @ member) @ L)  # ∂(LL')/∂L, for a symmetric dB
 
         return B[np.ix_(a, a)], pullback
+
+    def _pull_factor(self, dL: Array) -> Array:
+        scale, mixing = sum_if_shared(self.scale, np.diag(dL)), sum_if_shared(self.mixing, dL[self._below()])
+        return np.concatenate([scale, mixing])
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        a, b, L = self._outputs(X), self._outputs(Z), self._factor()
+        B = L @ L.T
+
+        def pullback(G: Array, g: Array) -> Array:
+            left, right = np.eye(self.n_outputs)[a], np.eye(self.n_outputs)[b]
+            dB = left.T @ G @ right + np.diag(g @ left)
+            return self._pull_factor((dB + dB.T) @ L)
+
+        return B[np.ix_(a, b)], np.diag(B)[a], pullback
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         a = self._outputs(X)

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hmcgp.kernels.base import Kernel, Pullback, Value, check_inputs, inner_products, parameter, sum_if_shared, value_of
+from hmcgp.kernels.base import (
+    InducingPullback,
+    Kernel,
+    Pullback,
+    Value,
+    check_inputs,
+    inner_products,
+    parameter,
+    sum_if_shared,
+    value_of,
+)
 from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
 
@@ -24,6 +34,9 @@ class Constant(Kernel):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         return self(X), lambda G: np.array([G.sum()])
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        return self(X, Z), self.diag(X), lambda G, g: np.array([G.sum() + g.sum()])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Zero: the inputs do not matter."""
@@ -57,6 +70,12 @@ class Linear(Kernel):
 
         return self(X), pullback
 
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        def pullback(G: Array, g: Array) -> Array:
+            return sum_if_shared(self.variance, np.einsum("nk,nk->k", X, G @ Z) + g @ X**2)
+
+        return self(X, Z), self.diag(X), pullback
+
     def input_vjp(self, X: Array, G: Array) -> Array:
         return np.asarray(2.0 * (G @ X) * value_of(self, "variance"))
 
@@ -82,6 +101,9 @@ class White(Kernel):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         return self(X), lambda G: np.array([np.trace(G)])
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        return self(X, Z), self.diag(X), lambda G, g: np.array([g.sum()])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         """Zero: the inputs do not matter."""
@@ -136,6 +158,16 @@ class Polynomial(Kernel):
 
         return B**self.degree, pullback
 
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        B, own = self._base(X, Z), (X**2 * value_of(self, "weight")).sum(axis=1) + value_of(self, "bias")
+
+        def pullback(G: Array, g: Array) -> Array:
+            S, s = self._adjoint(B, G), self._adjoint(own, g)
+            weights = np.einsum("nk,nk->k", X, S @ Z) + s @ X**2
+            return np.append(sum_if_shared(self.weight, weights), S.sum() + s.sum())
+
+        return np.asarray(B**self.degree), self.diag(X), pullback
+
     def input_vjp(self, X: Array, G: Array) -> Array:
         return np.asarray(2.0 * (self._adjoint(self._base(X), G) @ X) * value_of(self, "weight"))
 
@@ -172,6 +204,10 @@ class Wiener(Kernel):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         K = self(X)
         return K, lambda G: np.array([np.vdot(G, K) / self.variance])
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        K, k = self(X, Z), self.diag(X)
+        return K, k, lambda G, g: np.array([(np.vdot(G, K) + g @ k) / self.variance])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         t = self._times(X)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Parameter, Pullback
+from hmcgp.kernels.base import InducingPullback, Kernel, Parameter, Pullback
 from hmcgp.runtime.checks import refuse_class
 from hmcgp.runtime.typing import Array
 
@@ -66,6 +66,15 @@ class PerClass(Kernel):
             return np.concatenate([pull(G_c) for pull, G_c in zip(pullbacks, G, strict=True)])
 
         return np.stack(matrices), pullback
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        """Covariances (C, n, m), variances (C, n) and pullback, with the classes first (see `Kernel.inducing_vjp`)."""
+        found = [k.inducing_vjp(X, Z) for k in self.kernels]
+
+        def pullback(G: Array, g: Array) -> Array:
+            return np.concatenate([part[2](G_c, g_c) for part, G_c, g_c in zip(found, G, g, strict=True)])
+
+        return np.stack([part[0] for part in found]), np.stack([part[1] for part in found]), pullback
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         """Covariances of each class between the rows of X and those of X2, of shape (C, n, m)."""

@@ -12,7 +12,16 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, check_inputs, parameter, value_of
+from hmcgp.kernels.base import (
+    InducingPullback,
+    Kernel,
+    Pullback,
+    Value,
+    check_columns,
+    check_inputs,
+    parameter,
+    value_of,
+)
 from hmcgp.kernels.compiled import radial
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.runtime.typing import Array
@@ -86,6 +95,16 @@ class SquaredExponential(Stationary):
 
         return K, pullback
 
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        variance, (left, right) = float(value_of(self, "variance")), self._scaled_pair(X, Z)
+        K = core.cross_covariance(left, right, variance)
+
+        def pullback(G: Array, g: Array) -> Array:
+            total, squares = core.pull_back_cross(G, K, left, right)
+            return self._assemble(total / variance + g.sum(), squares)
+
+        return K, self.diag(X), pullback
+
     def input_vjp(self, X: Array, G: Array) -> Array:
         Z = self._scaled(X)
         K = core.covariance(Z, Z, float(value_of(self, "variance")), True)
@@ -117,8 +136,23 @@ class Radial(Stationary):
 
         return K, pullback
 
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        variance, (left, right) = float(value_of(self, "variance")), self._scaled_pair(X, Z)
+        K, W = radial.cross_covariance(*self._profile(), left, right, variance)
+
+        def pullback(G: Array, g: Array) -> Array:
+            _, squares = core.pull_back_cross(G, W, left, right)
+            dvariance = np.vdot(G, K) / variance + g.sum()
+            return self._assemble(dvariance, squares, *self._pull_shape_cross(G, K, W))
+
+        return K, self.diag(X), pullback
+
     def _pull_shape(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
         """Derivatives in parameters beyond variance and length scales."""
+        return ()
+
+    def _pull_shape_cross(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
+        """Derivatives in these parameters of a rectangular block of covariances."""
         return ()
 
     def input_vjp(self, X: Array, G: Array) -> Array:
@@ -182,6 +216,9 @@ class RationalQuadratic(Radial):
 
     def _pull_shape(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
         return (radial.pull_back_rational(G, K, W),)
+
+    def _pull_shape_cross(self, G: Array, K: Array, W: Array) -> tuple[float, ...]:
+        return (radial.pull_back_rational_cross(G, K, W),)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.algebra import Mapped, Wrapped
-from hmcgp.kernels.base import Parameter, Pullback, Value, parameter, value_of
+from hmcgp.kernels.base import InducingPullback, Kernel, Parameter, Pullback, Value, parameter, value_of
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
 from hmcgp.runtime.typing import Array
@@ -35,6 +35,9 @@ class _ParametricMap(Mapped):
         U = self._map(X)
         K, pull = self.kernel.vjp(U)
         return K, lambda G: np.concatenate([pull(G), *self._pull_own(X, U, G)])
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        return Kernel.inducing_vjp(self, X, Z)  # by `vjp`: the inducing inputs move with the parameters of the map, too
 
     def _pull_own(self, X: Array, U: Array, G: Array) -> list[Array]:
         if self.kernel.has_input_vjp:
@@ -210,6 +213,23 @@ class Rescaled(Wrapped):
             return np.concatenate([inner, _gathered(self.weight, parts)])
 
         return K, pullback
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        a, b = self._amplitudes(X), self._amplitudes(Z)
+        C, c, pull = self.kernel.inducing_vjp(X, Z)
+        K, k = np.outer(a, b) * C, a**2 * c
+
+        def pullback(G: Array, g: Array) -> Array:
+            inner = pull(G * np.outer(a, b), g * a**2)
+            if self.amplitude is not None:
+                return inner
+            # ∂K_ij/∂w_m = K_ij (φ_m(x_i) + φ_m(z_j)),  ∂k_i/∂w_m = 2 k_i φ_m(x_i)
+            S = G * K
+            rows = np.concatenate([S.sum(axis=1) + 2.0 * g * k, S.sum(axis=0)])
+            basis = np.vstack([basis_values(self.basis, X), basis_values(self.basis, Z)])
+            return np.concatenate([inner, _gathered(self.weight, rows[:, None] * basis)])
+
+        return K, k, pullback
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         a = self._amplitudes(X)

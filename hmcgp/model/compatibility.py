@@ -94,5 +94,16 @@ def resolve(
     return lik, provider
 
 
+def check_expectation(evidence: EvidenceProvider, *, dense: bool) -> None:
+    """Refuse evidence of which EM-EP cannot take expectations, and covariances that are not `dense`."""
+    if not isinstance(evidence, providers.EP | providers.TAP):
+        raise InvalidInput(
+            f"EM-EP takes its expectations from 'ep' or 'tap', not from {type(evidence).__name__}: for labels "
+            "use model.with_evidence('ep'), or method='lbfgs', which fits every evidence but 'upper'."
+        )
+    if not dense:
+        raise InvalidInput("EM-EP knows dense covariances only: take method='lbfgs', or no inducing inputs.")
+
+
 def _explains(likelihood: Any, type_of_targets: str | None) -> bool:
     return type_of_targets is None or (likelihood.targets == "numbers") == (type_of_targets == "numbers")

@@ -15,6 +15,7 @@ import numpy as np
 from hmcgp.evidence import Evidence, EvidenceProvider, SupportsMoreRows, SupportsWarmStart
 from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import Likelihood, NoisyNumbers
+from hmcgp.model.covariance import prior_covariance
 from hmcgp.model.model import Model
 from hmcgp.priors.joint import Theta
 from hmcgp.runtime.interrupts import defer_interrupts
@@ -86,7 +87,8 @@ class GrowingModel(Model):
     def _extended(self, kernel: Kernel, theta: Array, old: Evidence, X: Array, y: Array) -> Evidence:
         """Evidence of all rows at theta, updated from that of the rows before."""
         n = len(self.y) - len(y)
-        K_cross = contract.cross_covariance(kernel, self.X[:n], X)
+        support = self.X[:n] if self.inducing is None else self.inducing
+        K_cross = contract.cross_covariance(kernel, support, X)
         likelihood, start = self.likelihood_at(theta), None
         unweighted = likelihood.weights is None
         if unweighted and isinstance(old.posterior, SupportsMoreRows) and isinstance(likelihood, NoisyNumbers):
@@ -95,4 +97,5 @@ class GrowingModel(Model):
             return Evidence(old.log_z + log_density, None, np.empty(0), new, 0, 0.0)
         if isinstance(old.posterior, SupportsWarmStart):
             start = old.posterior.start_with(*old.posterior.predict(K_cross, contract.variances(kernel, X)))
-        return self.evidence(contract.covariance(kernel, self.X), self.y, likelihood, start, gradient=False)
+        K = prior_covariance(kernel, self.X, self.inducing, foreign=False)
+        return self.evidence(K, self.y, likelihood, start, gradient=False)

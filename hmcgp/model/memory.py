@@ -4,10 +4,16 @@ from hmcgp.evidence import EvidenceProvider, SupportsWorkSpace
 from hmcgp.kernels import Kernel
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.runtime.memory import WorkSpace
+from hmcgp.runtime.typing import Array
 
 
-def work_space(n: int, n_latents: int, kernel: Kernel, evidence: EvidenceProvider) -> WorkSpace:
-    """Memory that an evaluation with its gradient takes, at least, for n rows of n_latents functions each."""
+def work_space(
+    X: Array, inducing: Array | None, n_latents: int, kernel: Kernel, evidence: EvidenceProvider
+) -> WorkSpace:
+    """Memory that an evaluation with its gradient takes, at least, for rows X of n_latents functions each."""
+    n = len(X)
+    if inducing is not None:
+        return _low_rank(n, len(inducing))
     matrices = evidence.matrices(n_latents) if isinstance(evidence, SupportsWorkSpace) else 2
     if isinstance(kernel, PerClass):
         matrices += 2 * n_latents  # a covariance and a cotangent for each
@@ -17,3 +23,15 @@ def work_space(n: int, n_latents: int, kernel: Kernel, evidence: EvidenceProvide
         return f"take a random sample of at most {rows:,} rows (sampler='map' needs no less memory)"
 
     return WorkSpace(8 * matrices * n * n, f"{matrices} matrices of {n:,} x {n:,} numbers", instead)
+
+
+_LOW_RANK_ARRAYS = 4  # of n x m numbers: covariances with the inducing inputs, V, the cotangent, and a product of them
+
+
+def _low_rank(n: int, m: int) -> WorkSpace:
+    """Memory that an evaluation with its gradient takes, at least, for n rows and m inducing inputs."""
+
+    def instead(nbytes: int) -> str:
+        return f"take at most {max(nbytes // (8 * _LOW_RANK_ARRAYS * n), 1):,} inducing inputs"
+
+    return WorkSpace(8 * _LOW_RANK_ARRAYS * n * m, f"{_LOW_RANK_ARRAYS} matrices of {n:,} x {m:,} numbers", instead)

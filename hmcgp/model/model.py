@@ -19,12 +19,13 @@ from typing import Any, Self
 import numpy as np
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import EP, TAP, Evidence, EvidenceProvider, UpperBound
+from hmcgp.evidence import Evidence, EvidenceProvider, UpperBound
 from hmcgp.evidence.ep.em_surrogate import ExpectedLogDensity
 from hmcgp.kernels import Kernel, Parameter, contract
 from hmcgp.likelihoods import LabelNoise, Likelihood
 from hmcgp.model.arguments import check_data, check_input_names, check_kernel, weight_rows
-from hmcgp.model.compatibility import resolve
+from hmcgp.model.compatibility import check_expectation, resolve
+from hmcgp.model.covariance import check_inducing, check_structure, prior_covariance, prior_with_pullback
 from hmcgp.model.hyperparameters import Hyperparameters
 from hmcgp.model.memory import work_space
 from hmcgp.model.warm_start import FEW, MOST, carry_on, start_at
@@ -65,6 +66,8 @@ class Model:
     weights : array-like of shape (n,), optional
         Positive numbers that multiply the log likelihoods of the rows: a row of weight 2 is that row twice.  They are
         not normalised.
+    inducing : array-like of shape (m, d), optional
+        Inducing inputs, through which the rows see each other (`evidence.LowRank`): O(nm²) operations and O(nm) memory.
     """
 
     _identity: dict[str, Any] | None = None
@@ -79,6 +82,7 @@ class Model:
         evidence: str | EvidenceProvider | None = None,
         input_names: Sequence[str] | None = None,
         weights: Any = None,
+        inducing: Any = None,
     ) -> None:
         chosen, self.evidence = resolve(likelihood, evidence)
         weighted = weight_rows(chosen, weights)
@@ -87,6 +91,7 @@ class Model:
         self.input_names = check_input_names(input_names, X, self.X.shape[1])
         checked = check_kernel(kernel, self.likelihood, self.y)
         self.kernel = checked.with_positions(self.input_names)
+        self.inducing = check_inducing(inducing, self.X, self.kernel, self.likelihood, self.evidence)
         self._hyper = Hyperparameters(checked, self.likelihood, self.input_names)
         self._prior = self._hyper.prior
         self._foreign = contract.is_foreign(self.kernel)  # has a class that this package has not tested
@@ -108,6 +113,7 @@ class Model:
         """Model with the latent function integrated out in another way."""
         other = copy.copy(self)
         _, other.evidence = resolve(self.likelihood, evidence)
+        check_structure(self.inducing, self.kernel, self.likelihood, other.evidence)
         return other
 
     def with_rows(self, X: Array, y: Array, likelihood: Likelihood | None = None) -> Model:
@@ -138,7 +144,8 @@ class Model:
         if self._identity is not None:
             return self._identity
         known = {"weights": self.likelihood.weights, "noise variances": getattr(self.likelihood, "known", None)}
-        return table_identity({"X": self.X, "y": self.y, **known}, {"list of columns": self.input_names})
+        low_rank = {} if self.inducing is None else {"inducing inputs": self.inducing}
+        return table_identity({"X": self.X, "y": self.y, **known, **low_rank}, {"list of columns": self.input_names})
 
     @property
     def names(self) -> list[str]:
@@ -153,7 +160,12 @@ class Model:
     @property
     def work_space(self) -> WorkSpace:
         """Memory that an evaluation with its gradient takes, at least: n x n arrays."""
-        return work_space(len(self.X), self.likelihood.count(self.y), self.kernel, self.evidence)
+        return work_space(self.X, self.inducing, self.likelihood.count(self.y), self.kernel, self.evidence)
+
+    @property
+    def support(self) -> Array:
+        """Inputs whose covariances with a new one predict there: the inducing inputs, or those of all rows."""
+        return self.X if self.inducing is None else self.inducing
 
     def __repr__(self) -> str:
         n, d = self.X.shape
@@ -222,8 +234,8 @@ class Model:
 
     def _log_evidence(self, theta: Array, start: Array | None) -> tuple[Evidence, Array]:
         kernel = self.kernel_at(theta)
-        K, pullback = contract.checked_pair(kernel, kernel.vjp(self.X), len(self.X))
-        evidence = self.evidence(self._covariance(K), self.y, self.likelihood_at(theta), start)
+        K, pullback = prior_with_pullback(kernel, self.X, self.inducing, self._foreign)
+        evidence = self.evidence(K, self.y, self.likelihood_at(theta), start)
         assert evidence.dK is not None
         dkernel = contract.derivatives(kernel, pullback(evidence.dK), self._hyper.n_kernel)
         return evidence, self._hyper.gradient(dkernel, evidence.dlik)
@@ -235,14 +247,8 @@ class Model:
 
     def _posterior(self, theta: Array, start: Array | None) -> tuple[Kernel, Evidence]:
         kernel = self.kernel_at(theta)
-        K = self._covariance(contract.covariance(kernel, self.X))
+        K = prior_covariance(kernel, self.X, self.inducing, self._foreign)
         return kernel, self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
-
-    def _covariance(self, K: Array) -> Array:
-        """Refuse negative variances of a user's kernel, of which some providers make finite numbers."""
-        if self._foreign and contract.has_negative_variance(K):
-            raise NotPositiveDefinite("the kernel gives a negative variance at these hyperparameters.")
-        return K
 
     def log_prior(self, u: Array) -> tuple[float, Array]:
         """Log prior density of u (Jacobian included) and its gradient."""
@@ -318,11 +324,7 @@ class Model:
         InvalidInput
             Unless the evidence is "ep" or "tap".
         """
-        if not isinstance(self.evidence, EP | TAP):
-            raise InvalidInput(
-                f"EM-EP takes its expectations from 'ep' or 'tap', not from {type(self.evidence).__name__}: for labels "
-                "use model.with_evidence('ep'), or method='lbfgs', which fits every evidence but 'upper'."
-            )
+        check_expectation(self.evidence, dense=self.inducing is None)
         with np.errstate(all="ignore"):
             try:
                 theta = self._theta_at(u)

@@ -31,7 +31,7 @@ def latent_jointly(model: Model, kernel: Kernel, evidence: Evidence, X: Array) -
             f"{type(model.evidence).__name__} predicts no covariances between new inputs, and so no joint samples: ask "
             "for predictions of single rows, or fit with another 'evidence' or 'refine'."
         )
-    K_cross, K_new = contract.cross_covariance(kernel, model.X, X), contract.covariance(kernel, X)
+    K_cross, K_new = contract.cross_covariance(kernel, model.support, X), contract.covariance(kernel, X)
     return evidence.posterior.predict_jointly(K_cross, K_new)
 
 

@@ -69,7 +69,7 @@ def predictor(model: Model, theta: Array, kernel: Kernel, evidence: Evidence) ->
     """Predictor of a draw, from its kernel and evidence (`Model.posterior`)."""
     posterior, likelihood = evidence.posterior, model.likelihood_at(theta)
     if not isinstance(posterior, SupportsProducts):
-        return PosteriorPredictor(kernel, likelihood, model.X, posterior)
+        return PosteriorPredictor(kernel, likelihood, model.support, posterior)
     products = posterior.products()
     variances = contract.variances(kernel, model.X)
     # elsewhere than at the training inputs, only a variance that is the same everywhere is known

@@ -44,7 +44,8 @@ _RIDGE = 1e-10  # of the mean of the diagonal
 
 def sample_rows(model: Model, X: Array) -> Array | None:
     """Rows of a batch, evenly spaced, at which reduced predictors are compared; None where there is no need of them."""
-    if len(X) < LEAST_ROWS or len(model.X) < LEAST_TRAINING_ROWS or model.likelihood.targets == "classes":
+    small = len(X) < LEAST_ROWS or len(model.support) < LEAST_TRAINING_ROWS
+    if small or model.inducing is not None or model.likelihood.targets == "classes":
         return None
     return np.asarray(X[np.linspace(0, len(X) - 1, SAMPLE).round().astype(np.intp)])
 

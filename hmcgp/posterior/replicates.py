@@ -41,7 +41,8 @@ def replicated_numbers(rng: np.random.Generator, model: Model, draws: Draws) -> 
         if not (isinstance(evidence.posterior, SupportsJointPrediction) and isinstance(likelihood, NoisyNumbers)):
             raise InvalidInput(f"{type(model.evidence).__name__} predicts no covariances between rows.")
         K = contract.covariance(kernel, model.X)
-        mean, covariance = evidence.posterior.predict_jointly(K, K.copy())
+        cross = K if model.inducing is None else contract.cross_covariance(kernel, model.inducing, model.X)
+        mean, covariance = evidence.posterior.predict_jointly(cross, K.copy())
         covariance.flat[:: len(mean) + 1] += likelihood.row_noise(len(mean))
         y[...] = mean + _centred(rng, covariance, int(np.prod(model.y.shape[1:]))).reshape(mean.shape)
     return out

@@ -50,7 +50,10 @@ class Untouchable:
         ({"max_time": "1h"}, "'max_time' must be a positive number of seconds"),
         ({"max_time": True}, "'max_time' must be a positive number of seconds"),
         ({"checkpoint": 3}, "'checkpoint' must be the path of a file"),
-        ({"sampler": "nut"}, r"one of \['hmc', 'jumps', 'map', 'metropolis', 'nuts', 'surrogate'\] .*Did you mean 'nuts'"),
+        (
+            {"sampler": "nut"},
+            r"one of \['hmc', 'jumps', 'map', 'metropolis', 'nuts', 'surrogate'\] .*Did you mean 'nuts'",
+        ),
         ({"sampler": 3}, r"one of \['hmc', 'jumps', 'map', 'metropolis', 'nuts', 'surrogate'\] .*got 3"),
         ({"sampler": HMC}, r"'sampler' is the class HMC: pass an instance of it, sampler=HMC\(\)"),
         ({"evidence": "laplac"}, "Did you mean 'laplace'"),

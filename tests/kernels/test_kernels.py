@@ -55,6 +55,33 @@ def test_vjp_matches_central_differences(kernel):
     check_gradient(fun, np.concatenate([np.atleast_1d(v) for v in values_of(kernel)]).astype(float))
 
 
+@pytest.mark.parametrize("kernel", KERNELS, ids=describe)
+def test_inducing_vjp_matches_central_differences(kernel):
+    rng = np.random.default_rng(0)
+    inputs = np.vstack([X, X2])  # some of them are inducing inputs themselves
+    G, g = rng.normal(size=(len(inputs), len(X2))), rng.normal(size=len(inputs))
+
+    def fun(theta):
+        K, k, pullback = rebuilt(kernel, theta).inducing_vjp(inputs, X2)
+        return np.sum(G * K) + g @ k, pullback(G, g)
+
+    K, k, _ = kernel.inducing_vjp(inputs, X2)
+    np.testing.assert_allclose(K, kernel(inputs, X2), rtol=1e-14)
+    np.testing.assert_allclose(k, kernel.diag(inputs), rtol=1e-14)
+    check_gradient(fun, np.concatenate([np.atleast_1d(v) for v in values_of(kernel)]).astype(float))
+
+
+@pytest.mark.parametrize("n", [1, 64, 150])
+def test_the_default_inducing_pullback_sums_over_blocks_of_rows(n):
+    """Against the formula that kernels have of their own."""
+    rng = np.random.default_rng(n)
+    rows, kernel = rng.normal(size=(n, 3)), SquaredExponential(1.3, [0.5, 1.0, 3.0]) * Linear(0.4) + White(0.2)
+    G, g = rng.normal(size=(n, len(X2))), rng.normal(size=n)
+    own, default = kernel.inducing_vjp(rows, X2), Kernel.inducing_vjp(kernel, rows, X2)
+    np.testing.assert_allclose(default[0], own[0], rtol=1e-13)
+    np.testing.assert_allclose(default[2](G, g), own[2](G, g), rtol=1e-10)
+
+
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if k.has_input_vjp], ids=describe)
 def test_input_vjp_matches_central_differences(kernel):
     G = random_symmetric(np.random.default_rng(0), len(X))

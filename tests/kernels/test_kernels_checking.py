@@ -87,6 +87,14 @@ def broken(**methods):
         (broken(diag=lambda self, X: np.ones((len(X), 1))), r"shapes are \(8, 1\) and \(8,\)"),
         (broken(__call__=lambda self, X, X2=None: np.full((8, 8), np.nan)), "differ by up to nan|symmetric"),
         (broken(__call__=lambda self, X, X2=None: -Cauchy.__call__(self, X, X2)), "diagonal|positive semidefinite"),
+        (
+            broken(inducing_vjp=lambda self, X, Z: (self(X, Z), self.diag(X), lambda G, g: np.zeros(1))),
+            "pullback of its inducing_vjp does not match.*variance",
+        ),
+        (
+            broken(inducing_vjp=lambda self, X, Z: (self(X, Z), self.diag(X)[:1], lambda G, g: np.zeros(1))),
+            r"inducing_vjp\(X, Z\)\[1\] must equal diag",
+        ),
         (broken(input_vjp=lambda self, X, G: np.zeros(X.shape)), r"its input_vjp does not match.*X\[0, x0\]"),
     ],
 )

@@ -89,6 +89,17 @@ def test_gradient_of_the_log_density(model):
         check_gradient(model.logdensity_and_grad, 0.5 * rng.normal(size=model.n_dim), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("evidence", ["exact", "iterative"])
+def test_evaluations_of_columns_go_on_from_each_other(evidence):
+    model = Model(X, Y, likelihood="gaussian", evidence=evidence)
+    u, carry = np.zeros(model.n_dim), None
+    for _ in range(3):
+        u = u + 0.1
+        evaluation = model.evaluate(u, carry)
+        carry = evaluation.carry
+    assert evaluation.logdensity == pytest.approx(model.evaluate(u).logdensity, rel=1e-9)
+
+
 def test_coregional_evidence_is_the_density_of_a_kronecker_product():
     model = Model(
         STACKED, Y.ravel(), kernel=coregionalised(SquaredExponential(), 2, NAMES), likelihood=OutputNoise(NAMES)

@@ -29,6 +29,8 @@ from hmcgp.evidence.base import Evidence, SiteProvider
 from hmcgp.evidence.ep import double_loop as double
 from hmcgp.evidence.ep import sweeps as core
 from hmcgp.evidence.ep.site_state import ALPHA, CAVITY_MEAN, CAVITY_PRECISION, MEAN, PRECISION
+from hmcgp.evidence.low_rank.ep import ep_evidence
+from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.products import LatentProducts, by_precision
 from hmcgp.evidence.status import NOT_CONVERGED, needs_factor, raise_for_status
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
@@ -172,6 +174,7 @@ class EP(BinarySiteProvider):
     tol: float = 1e-10
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit, LabelNoise)
+    takes_low_rank: ClassVar[bool] = True
 
     def matrices(self, n_latents: int) -> int:
         return 3
@@ -185,3 +188,8 @@ class EP(BinarySiteProvider):
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         solved = solve_sites(self, K, y, likelihood, start, self.sweeps == "sequential", gradient)
         return site_evidence(self, K, y, likelihood, solved, gradient)
+
+    def _solve_low_rank(
+        self, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+    ) -> Evidence:
+        return ep_evidence(self, C, y, likelihood, start, gradient)

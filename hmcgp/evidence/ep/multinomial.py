@@ -91,7 +91,7 @@ class MultinomialEP(SiteProvider):
         posterior, positive = rows.fold_posterior(found.posterior, stack, copies, not gradient)
         if not positive:
             raise_for_status(self, NOT_POSITIVE_DEFINITE, found.n_iter + 1, found.residual, stack[0])
-        dK = None if found.dK is None else rows.fold_gradient(found.dK, copies)
+        dK = rows.fold_gradient(found.dK, copies) if isinstance(found.dK, np.ndarray) else None
         return found._replace(dK=dK, posterior=posterior)
 
     def _solve_rows(self, K: Array, y: Array, n_classes: int, start: Array, warm: bool, gradient: bool) -> Evidence:

@@ -22,6 +22,8 @@ from hmcgp.evidence.base import Evidence, Provider
 from hmcgp.evidence.exact import factorisation as core
 from hmcgp.evidence.exact.posterior import ExactPosterior
 from hmcgp.evidence.exact.repeated_rows import weighted_evidence
+from hmcgp.evidence.low_rank.gaussian import gaussian_evidence
+from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.likelihoods import Gaussian, Likelihood, NoisyNumbers, OutputNoise, VaryingNoise
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.typing import Array
@@ -43,6 +45,7 @@ class Exact(Provider):
 
     solver: InitVar[str] = "cholesky"
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Gaussian, VaryingNoise, OutputNoise)
+    takes_low_rank: ClassVar[bool] = True
 
     def __post_init__(self, solver: str) -> None:
         if lowered(solver) == "iterative":
@@ -72,3 +75,9 @@ class Exact(Provider):
         posterior = ExactPosterior(y - (noise * alpha.T).T, alpha, noise, None if gradient else L)
         dlik = likelihood.pull_back(np.diag(L)) if gradient else np.empty(0)
         return Evidence(log_z, L if gradient else None, dlik, posterior, 0, 0.0)
+
+    def _solve_low_rank(
+        self, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+    ) -> Evidence:
+        assert isinstance(likelihood, NoisyNumbers)
+        return gaussian_evidence(C, y, likelihood, gradient)

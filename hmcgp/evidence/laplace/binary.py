@@ -25,6 +25,8 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import mode_search as core
+from hmcgp.evidence.low_rank.laplace import laplace_evidence
+from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.products import LatentProducts, by_factor
 from hmcgp.evidence.status import (
     leave_out,
@@ -93,6 +95,7 @@ class Laplace(SolverProvider):
     tol: float = 1e-10
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit)
+    takes_low_rank: ClassVar[bool] = True
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         begin, warm = self.starting_point(start, y, len(y))
@@ -105,3 +108,8 @@ class Laplace(SolverProvider):
         if gradient:
             return Evidence(log_z, L, _NONE, LaplacePosterior(f, alpha, root_w, None), n_factor - 1, residual)
         return Evidence(log_z, None, _NONE, LaplacePosterior(f, alpha, root_w, L, K), n_factor - 1, residual)
+
+    def _solve_low_rank(
+        self, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+    ) -> Evidence:
+        return laplace_evidence(self, C, y, likelihood, start, gradient)

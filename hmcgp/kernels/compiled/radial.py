@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled_inside, compiled_with_lock
+from hmcgp.numerics.compiled import compiled, compiled_inside, compiled_with_lock
 from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.runtime.typing import Array
@@ -100,6 +100,24 @@ def covariance(
     if symmetric:
         mirror_lower(K)
     return K, W
+
+
+@compiled
+def cross_covariance(kind: int, alpha: float, Z: Array, Z2: Array, variance: float) -> tuple[Array, Array]:
+    """K and W between the n columns of Z and the m columns of Z2, of shape (n, m), without the interpreter lock."""
+    return covariance(kind, alpha, Z, Z2, variance, False, True)
+
+
+@compiled
+def pull_back_rational_cross(G: Array, K: Array, W: Array) -> float:
+    """Σ_ij G_ij ∂K_ij/∂α (see `pull_back_rational`), for arrays of shape (n, m)."""
+    total = 0.0
+    for i in range(K.shape[0]):
+        for j in range(K.shape[1]):
+            if W[i, j] > 0.0:
+                base = K[i, j] / W[i, j]
+                total += G[i, j] * K[i, j] * (1.0 - 1.0 / base - math.log(base))
+    return total
 
 
 @compiled_with_lock

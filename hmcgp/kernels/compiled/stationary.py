@@ -3,15 +3,15 @@
 Inputs come divided by their length scales and transposed, Z of shape (d, n), so that the innermost loops run over
 contiguous memory.  Differences are squared directly: the expansion |z|² + |z'|² - 2z'z would cancel for close points.
 
-These functions keep the interpreter lock: they are short beside an evidence, and every release is a chance to wait for
-another chain.  (With releases, two chains at n = 80 in two threads took as long as one after another.)
+Functions of square matrices keep the interpreter lock: they are short beside an evidence, and every release is a chance
+to wait for another chain.  (With releases, two chains at n = 80 in two threads took as long as one after another.)
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled_inside, compiled_with_lock
+from hmcgp.numerics.compiled import compiled, compiled_inside, compiled_with_lock
 from hmcgp.numerics.exponential import exp_nonpositive
 from hmcgp.numerics.lapack import mirror_lower
 from hmcgp.numerics.sums import total
@@ -86,6 +86,35 @@ def pull_back(G: Array, K: Array, Z: Array) -> tuple[float, Array]:
     for k in range(d):
         squares[k] = 2.0 * total(columns[k])
     return trace + 2.0 * total(plain), squares
+
+
+@compiled
+def cross_covariance(Z: Array, Z2: Array, variance: float) -> Array:
+    """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m), without the interpreter lock."""
+    n, m = Z.shape[1], Z2.shape[1]
+    K, work = np.empty((n, m)), np.empty(m)
+    for i in range(n):
+        _row(Z, i, Z2, m, variance, work, K[i])
+    return K
+
+
+@compiled
+def pull_back_cross(G: Array, W: Array, Z: Array, Z2: Array) -> tuple[float, Array]:
+    """Σ_ij G_ij W_ij, and Σ_ij G_ij W_ij (z_ik - z2_jk)² for each input k, for G and W of shape (n, m)."""
+    d, n, m = Z.shape[0], Z.shape[1], Z2.shape[1]
+    columns, s, squares = np.zeros((d + 1, m)), np.empty(m), np.empty(d)  # sums over i, as in `pull_back`
+    plain = columns[d]
+    for i in range(n):
+        for j in range(m):
+            s[j] = G[i, j] * W[i, j]
+            plain[j] += s[j]
+        for k in range(d):
+            a, b, column = Z[k, i], Z2[k], columns[k]
+            for j in range(m):
+                column[j] += s[j] * (a - b[j]) * (a - b[j])
+    for k in range(d):
+        squares[k] = total(columns[k])
+    return total(plain), squares
 
 
 @compiled_with_lock

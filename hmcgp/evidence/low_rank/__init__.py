@@ -1,0 +1,5 @@
+"""Evidence under covariances of low rank plus a diagonal: inducing inputs."""
+
+from hmcgp.evidence.low_rank.structure import LowRank, LowRankAdjoint
+
+__all__ = ["LowRank", "LowRankAdjoint"]

@@ -1,0 +1,105 @@
+"""Prior covariance of the rows of a model: dense, or of low rank through inducing inputs.
+
+With inducing inputs Z the kernel gives [K_mm; K_nm], covariances of Z and of X with Z, and the variances of X.  Rows of
+Z count as different from those of X and of Z itself, so that white noise has no part in K_mm: it belongs to the
+diagonal, where the low-rank structure keeps it exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from sklearn.utils import check_array
+
+from hmcgp.errors import InvalidInput, NotPositiveDefinite
+from hmcgp.evidence import EvidenceProvider
+from hmcgp.evidence.low_rank import LowRank, LowRankAdjoint
+from hmcgp.kernels import Kernel, contract
+from hmcgp.kernels.per_class import PerClass
+from hmcgp.likelihoods import LabelNoise, Likelihood
+from hmcgp.runtime.typing import Array
+
+Covariance: TypeAlias = Array | LowRank
+Adjoint: TypeAlias = Array | LowRankAdjoint
+
+
+def prior_covariance(kernel: Kernel, X: Array, inducing: Array | None, foreign: bool) -> Covariance:
+    """Covariance of the rows of X; `foreign` kernels are checked for negative variances."""
+    if inducing is None:
+        return _without_negative(contract.covariance(kernel, X), foreign)
+    rows = np.vstack([inducing, X])
+    return LowRank.of(contract.cross_covariance(kernel, rows, inducing), contract.variances(kernel, rows))
+
+
+def prior_with_pullback(
+    kernel: Kernel, X: Array, inducing: Array | None, foreign: bool
+) -> tuple[Covariance, Callable[[Any], Array]]:
+    """Covariance of the rows of X, and the pullback of its adjoint to the parameters of the kernel."""
+    if inducing is None:
+        K, pullback = contract.checked_pair(kernel, kernel.vjp(X), len(X))
+        return _without_negative(K, foreign), pullback
+    K, k, pull = contract.inducing_triple(kernel, np.vstack([inducing, X]), inducing)
+    return LowRank.of(K, k), lambda adjoint: pull(adjoint.covariances, adjoint.variances)
+
+
+def _without_negative(K: Array, foreign: bool) -> Array:
+    """Refuse negative variances of a user's kernel, of which some providers make finite numbers."""
+    if foreign and contract.has_negative_variance(K):
+        raise NotPositiveDefinite("the kernel gives a negative variance at these hyperparameters.")
+    return K
+
+
+def check_inducing(
+    inducing: Any, X: Array, kernel: Kernel, likelihood: Likelihood, evidence: EvidenceProvider
+) -> Array | None:
+    """Inducing inputs as an array of shape (m, d), or None; refused where they do not fit the rows or the model.
+
+    Raises
+    ------
+    InvalidInput
+        For other shapes, more inputs than rows, equal ones, and inputs beyond the range of those of the rows.
+    """
+    if inducing is None:
+        return None
+    Z = np.array(check_array(inducing, dtype=np.float64, input_name="inducing"), order="C")
+    n, d = X.shape
+    if Z.shape[1] != d:
+        raise InvalidInput(f"'inducing' must have the {d} inputs of the rows; got {Z.shape[1]} columns.")
+    if len(Z) > n:
+        raise InvalidInput(
+            f"there are {len(Z)} inducing inputs for {n} rows: more than rows cost more than no approximation. Take "
+            "fewer, or inducing=None."
+        )
+    _, first, counts = np.unique(Z, axis=0, return_index=True, return_counts=True)
+    if len(first) < len(Z):
+        twice = Z[first[np.argmax(counts)]]
+        raise InvalidInput(f"'inducing' has equal rows, which say nothing twice: {twice.tolist()}. Keep one of each.")
+    low, high = X.min(axis=0), X.max(axis=0)
+    beyond = (high - low) * 0.5 + 1e-9 * np.maximum(np.abs(low), np.abs(high))
+    outside = ((low - beyond > Z) | (high + beyond < Z)).any(axis=1)
+    if outside.any():
+        raise InvalidInput(
+            f"{outside.sum()} of {len(Z)} inducing inputs lie farther outside the range of the rows than half of it, "
+            f"where they explain nothing: {Z[outside][0].tolist()}. Are they in the units of the rows?"
+        )
+    check_structure(Z, kernel, likelihood, evidence)
+    return Z
+
+
+def check_structure(inducing: Array | None, kernel: Kernel, likelihood: Likelihood, evidence: EvidenceProvider) -> None:
+    """Refuse inducing inputs where kernel, likelihood or evidence know dense covariances only."""
+    if inducing is None:
+        return
+    name = type(evidence).__name__
+    if isinstance(kernel, PerClass) or not getattr(evidence, "takes_low_rank", False):
+        raise InvalidInput(
+            f"{name} knows dense covariances only, and there are inducing inputs: take inducing=None, or "
+            "evidence='laplace' or 'ep' for two classes, or 'exact' for numbers."
+        )
+    if isinstance(likelihood, LabelNoise):
+        raise InvalidInput(
+            "flipped labels (LabelNoise) are known under dense covariances only, and there are inducing inputs: take "
+            "inducing=None, or likelihood='logistic' or 'probit'."
+        )
