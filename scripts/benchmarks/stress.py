@@ -120,9 +120,10 @@ class Answer(NamedTuple):
 def evaluate(model: Model, u: Any, start: Any = None) -> Answer:
     with np.errstate(all="ignore"):
         try:
-            evidence, dtheta = model._log_evidence(model.constrain(u), start)
+            theta = model.constrain(u)
+            evidence, dtheta = model._log_evidence(theta, start)
             grad = np.zeros_like(u)
-            model._prior.add_pulled_back(grad, dtheta, u)
+            model._prior.add_pulled_back(grad, dtheta, u, theta)
         except (NotConverged, NotPositiveDefinite) as error:
             return Answer(failure=type(error).__name__)
         except Exception as error:  # whatever it is, it is what we look for
