@@ -128,6 +128,8 @@ class Work:
             gp.sampler = "map"
         if name == "checkpoint":
             gp.checkpoint = self.folder / f"{time.monotonic_ns()}.nc"
+        if name == "predict":
+            gp.clear_cache()  # what was kept needs no evaluation that could be struck
         gp.n_jobs = n_jobs
         calls = {
             "modes": lambda: find_modes(gp.model_, n_restarts=4, random_state=0, n_jobs=n_jobs).positions,
