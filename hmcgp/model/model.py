@@ -243,12 +243,10 @@ class Model:
     def posterior(self, theta: Theta, start: Array | None = None) -> tuple[Kernel, Evidence]:
         """Kernel with values and latent posterior at theta, ready to predict."""
         with deferred_interrupts():
-            return self._posterior(self.theta_vector(theta), start)
-
-    def _posterior(self, theta: Array, start: Array | None) -> tuple[Kernel, Evidence]:
-        kernel = self.kernel_at(theta)
-        K = prior_covariance(kernel, self.X, self.inducing, self._foreign)
-        return kernel, self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
+            theta = self.theta_vector(theta)
+            kernel = self.kernel_at(theta)
+            K = prior_covariance(kernel, self.X, self.inducing, self._foreign)
+            return kernel, self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
 
     def log_prior(self, u: Array) -> tuple[float, Array]:
         """Log prior density of u (Jacobian included) and its gradient."""
@@ -288,7 +286,7 @@ class Model:
                 if gradient:
                     evidence, dtheta = self._log_evidence(theta, start)
                 else:
-                    evidence, dtheta = self._posterior(theta, start)[1], None
+                    evidence, dtheta = self.posterior(theta, start)[1], None
             except (NotPositiveDefinite, NotConverged) as error:
                 return failed_evaluation(u, carry, _FAILURES[type(error)])
             return self._evaluation(u, theta, carry, evidence, dtheta)

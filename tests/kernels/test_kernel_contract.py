@@ -126,7 +126,7 @@ def test_a_dtype_that_changes_later_is_refused_when_it_does():
 
 def test_predictions_check_what_they_are_given():
     def bend_call(self, K, X2):
-        return K.astype(np.float32) if X2 is not None and len(X2) == 7 else K
+        return K.astype(np.float32) if X2 is not None and 7 in K.shape else K
 
     model = Model(X, Y, kernel=bent(bend_call=bend_call))
     assert latent_moments(model, np.ones((1, 1)), X[:5])[0].shape == (1, 5)
