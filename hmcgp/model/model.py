@@ -286,7 +286,8 @@ class Model:
                 if gradient:
                     evidence, dtheta = self._log_evidence(theta, start)
                 else:
-                    evidence, dtheta = self.posterior(theta, start)[1], None
+                    K = prior_covariance(self.kernel_at(theta), self.X, self.inducing, self._foreign)
+                    evidence, dtheta = self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False), None
             except (NotPositiveDefinite, NotConverged) as error:
                 return failed_evaluation(u, carry, _FAILURES[type(error)])
             return self._evaluation(u, theta, carry, evidence, dtheta)
