@@ -29,3 +29,11 @@ def thyroid():
 
     X, y = datasets.load_thyroid(return_X_y=True)
     return X[::3].reset_index(drop=True), np.asarray(y)[::3]
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
+def pytest_collection_modifyitems(items):
+    """Leave to CI the checks of scikit-learn that repeat the longest one with other memory."""
+    for item in items:
+        if "check_classifiers_train(readonly_memmap=True" in item.name:
+            item.add_marker(pytest.mark.slow)
