@@ -27,7 +27,7 @@ def fitted(estimator, y):
     """An estimator with DRAWS draws around its most probable hyperparameters, without the time that a chain takes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "there are .* hyperparameters for 4 rows", DataWarning)
-        gp = estimator.set_params(sampler="map", n_jobs=1, random_state=0).fit(X, y)
+        gp = estimator.set_params(sampler="map", n_jobs=1, random_state=0, progressbar=False).fit(X, y)
     u = gp.trace_.unconstrained + 0.3 * RNG.normal(size=(1, DRAWS, gp.model_.n_dim))
     draws = np.array([[gp.model_.constrain(v) for v in u[0]]])
     gp.trace_ = replace(gp.trace_, draws=draws, unconstrained=u)
