@@ -67,7 +67,7 @@ def relevance_of(gp: Any, *, rows: int, permutation: bool, repeats: int, random_
     check_count("rows", rows, 1)
     check_count("repeats", repeats, 1)
     check_flag("permutation", permutation)
-    table, draws = UserTable(gp), thinned(gp._kept_draws())
+    table, draws = UserTable(gp), thinned(gp._averaged_draws())
     model, layout = gp.model_, gp._targets.layout
     some = spaced(len(table.X), rows)
     moves = [_moves(table, some, j, layout.prediction_inputs) for j in range(len(table.names))]
