@@ -1,4 +1,4 @@
-"""What inducing inputs cost: log evidence and predictions with m of them against those with 2m, at a few draws.
+"""Cost of inducing inputs: log evidence and predictions with m of them against those with 2m, at a few draws.
 
 The 2m are the m and as many more, chosen by pivoted Cholesky at the first of these draws.  An error of log Z that is
 equal at all draws leaves the posterior of the hyperparameters as it is; its spread over draws does not.  The error of m

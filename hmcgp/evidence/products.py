@@ -78,7 +78,7 @@ class Product:
         return np.asarray(trmm(1.0, self.F.T, K.T, lower=not self.lower, overwrite_b=True).T)
 
     def in_single(self) -> Product:
-        """The same in float32."""
+        """These products in float32."""
         return Product(self.F.astype(np.float32), self.lower)
 
     def norm(self) -> float:

@@ -1,4 +1,4 @@
-"""What predictions keep of the draws between calls, in bounded memory.
+"""Parts of the draws that predictions keep between calls, in bounded memory.
 
 Entries are added until KEPT_BYTES are full; draws beyond are solved whenever they are needed.  So a call has the same
 results, to the last bit, whether its draws are kept or not.  Several threads may predict at the same time: an entry is

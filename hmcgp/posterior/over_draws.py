@@ -89,7 +89,7 @@ class PredictingDraw(Draw):
 
 
 class Kept(NamedTuple):
-    """What is kept of a draw: enough to predict, and to solve the draw after it as if this one had been solved."""
+    """Kept part of a draw: enough to predict, and to solve the draw after it as if this one had been solved."""
 
     predictor: AnyPredictor
     start: Array
@@ -212,7 +212,7 @@ class _GroupValue:
         self._before = 0.0
 
     def known(self, s: int) -> Kept | None:
-        """What is kept of a draw of the group."""
+        """Kept part of a draw of the group."""
         return None if self._kept is None else self._kept.get(self._first + s)
 
     def add(self, s: int, kernel: Kernel, evidence: Evidence, *, failed: bool = False) -> None:
