@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.effects import UserTable, spaced, thinned
-from hmcgp.numerics.weighted import weighted_quantile
 from hmcgp.posterior import relevance
 from hmcgp.posterior.relevance import Moves
+from hmcgp.reporting.intervals import central_interval, median
 from hmcgp.runtime.checks import check_between, check_count, check_flag
 from hmcgp.runtime.random import RandomStateLike, as_generator
 from hmcgp.runtime.typing import Array
@@ -48,16 +48,15 @@ class Relevance:
     def interval(self, level: float = 0.9) -> tuple[Array, Array, Array]:
         """Median, and lower and upper end of the central interval over draws, of the change of each input."""
         check_between("level", level, 0.0, 1.0)
-        low, median, high = weighted_quantile(self.change, [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level], self.weight)
-        return median, low, high
+        return median(self.change, self.weight), *central_interval(self.change, level, self.weight)
 
     def to_frame(self, level: float = 0.9) -> pd.DataFrame:
         """Table with a row for each input, the most relevant first."""
-        median, low, high = self.interval(level)
-        columns = {"change": median, "low": low, "high": high}
+        change, low, high = self.interval(level)
+        columns = {"change": change, "low": low, "high": high}
         if self.loss is not None and self.loss_error is not None:
             columns |= {"loss": self.loss, "loss_error": self.loss_error}
-        order = np.argsort(-median, kind="stable")
+        order = np.argsort(-change, kind="stable")
         return pd.DataFrame(columns, index=pd.Index(self.inputs, name="input")).iloc[order]
 
 

@@ -37,7 +37,12 @@ _HELP = "hmcgp.kernels.check_gradient(kernel, X) tests a kernel of your own"
 
 def covariance(kernel: Kernel, X: Array) -> Array:
     """kernel(X), of shape (n, n), or (C, n, n) for a kernel per class."""
-    return _array(kernel, "__call__", kernel(X), _shape(kernel, len(X), len(X)))
+    return checked_covariance(kernel, kernel(X), len(X))
+
+
+def checked_covariance(kernel: Kernel, K: Array, n: int) -> Array:
+    """Return K = kernel(X) at n inputs, once it is found to be such an array."""
+    return _array(kernel, "__call__", K, _shape(kernel, n, n))
 
 
 def cross_covariance(kernel: Kernel, X: Array, X2: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
-from hmcgp.evidence import EvidenceProvider
+from hmcgp.evidence import EvidenceProvider, Provider
 from hmcgp.evidence.low_rank import LowRank, LowRankAdjoint
 from hmcgp.kernels import Kernel, contract
 from hmcgp.kernels.per_class import PerClass
@@ -28,7 +28,7 @@ Adjoint: TypeAlias = Array | LowRankAdjoint
 def prior_covariance(kernel: Kernel, X: Array, inducing: Array | None, foreign: bool) -> Covariance:
     """Covariance of the rows of X; `foreign` kernels are checked for negative variances."""
     if inducing is None:
-        return _without_negative(contract.covariance(kernel, X), foreign)
+        return _without_negative(contract.checked_covariance(kernel, kernel(X), len(X)), foreign)
     rows = np.vstack([inducing, X])
     return LowRank.of(contract.cross_covariance(kernel, rows, inducing), contract.variances(kernel, rows))
 
@@ -93,7 +93,7 @@ def check_structure(inducing: Array | None, kernel: Kernel, likelihood: Likeliho
     if inducing is None:
         return
     name = type(evidence).__name__
-    if isinstance(kernel, PerClass) or not getattr(evidence, "takes_low_rank", False):
+    if isinstance(kernel, PerClass) or not (isinstance(evidence, Provider) and evidence.takes_low_rank):
         raise InvalidInput(
             f"{name} knows dense covariances only, and there are inducing inputs: take inducing=None, or "
             "evidence='laplace' or 'ep' for two classes, or 'exact' for numbers."

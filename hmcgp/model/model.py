@@ -252,7 +252,6 @@ class Model:
         """Log prior density of u (Jacobian included) and its gradient."""
         return self._prior.logpdf_unconstrained(u)
 
-    @defer_interrupts
     def evaluate(self, u: Array, carry: object = None, gradient: bool = True) -> Evaluation:
         """Log posterior density of u, its gradient, and how the solver ended.
 
@@ -280,7 +279,7 @@ class Model:
                 "hyperparameters: sample or maximise with evidence='lower' (or 'laplace'), and bracket the evidence of "
                 "the draws with GPClassifier.evidence_bounds() or hmcgp.posterior.evidence_bounds."
             )
-        with np.errstate(all="ignore"):
+        with deferred_interrupts(), np.errstate(all="ignore"):
             try:
                 theta, start = self._theta_at(u), start_at(u, carry)
                 if gradient:

@@ -164,11 +164,8 @@ def defer_interrupts(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if _here.flag is None:
-            with deferred_interrupts():
-                return function(*args, **kwargs)
-        check_interrupt()  # as `deferred_interrupts` does, in less time: evaluations come here
-        return function(*args, **kwargs)
+        with deferred_interrupts():
+            return function(*args, **kwargs)
 
     return call
 
