@@ -45,6 +45,7 @@ STRANGERS = {
     "plots": ["numerics", "kernels", "likelihoods", "evidence", "model", "samplers", "optimize", "posterior"],
     "report": ["numerics", "kernels", "likelihoods", "evidence", "model", "samplers", "optimize", "posterior"],
     "command": ["numerics", "kernels", "likelihoods", "evidence", "model", "samplers", "optimize", "posterior"],
+    "estimators": ["numerics"],
     "datasets": ["kernels", "likelihoods", "evidence", "model", "samplers", "posterior", "reporting", "estimators"],
 }
 # Libraries that only some rooms may load.

@@ -26,9 +26,8 @@ from hmcgp.estimators.prediction_draws import n_each
 from hmcgp.evidence import EP, Laplace, LatentSampling, SoftmaxLaplace
 from hmcgp.likelihoods import Classes, LabelNoise, Logistic, MultinomialProbit, Probit, Softmax
 from hmcgp.model import Model
-from hmcgp.numerics.weighted import K_LIMIT, Weights, pareto_smoothed
 from hmcgp.posterior.evidence_bounds import log_evidence_per_draw
-from hmcgp.posterior.weights import resampled
+from hmcgp.posterior.weights import K_LIMIT, Weights, pareto_smoothed, resampled
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.random import spawn_generators
 from hmcgp.runtime.typing import Array

@@ -16,8 +16,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hmcgp.numerics.weighted import K_LIMIT, Weights, pareto_smoothed
 from hmcgp.posterior.kept import KeptPredictors
 from hmcgp.runtime.typing import Array
+
+__all__ = ["K_LIMIT", "Draws", "WeightedDraws", "Weights", "pareto_smoothed", "resampled"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence.base import Evidence, SiteProvider
 from hmcgp.evidence.ep import double_loop as double
 from hmcgp.evidence.ep import sweeps as core
+from hmcgp.evidence.ep.site_posterior import Sites
 from hmcgp.evidence.ep.site_state import ALPHA, CAVITY_MEAN, CAVITY_PRECISION, MEAN, PRECISION
 from hmcgp.evidence.low_rank.ep import ep_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
@@ -43,7 +44,7 @@ _DOUBLE = 3  # the double loop may make so many times max_iter factorisations
 
 
 @dataclass(frozen=True)
-class SitePosterior:
+class SitePosterior(Sites):
     """N(Kx, (K⁻¹ + diag w)⁻¹), with the cavity of each row."""
 
     f: Array  # (n,) mean, Kα
@@ -53,23 +54,6 @@ class SitePosterior:
     v: Array  # (n,) cavity variance
     y: Array  # (n,) the labels
     R: Array | None  # (n, n) (K + diag(w)⁻¹)⁻¹; None where the gradient has used its memory
-
-    @property
-    def start(self) -> Array:
-        """The sites (η, w), stacked, of shape (2n,): likelihoods hardly change when the prior does."""
-        return np.concatenate([self.alpha + self.w * self.f, self.w])
-
-    def start_with(self, mean: Array, variance: Array) -> Array:
-        """The sites, those of the new rows 0: they say nothing yet."""
-        return np.pad(self.start.reshape(2, -1), ((0, 0), (0, len(mean)))).ravel()
-
-    def cavity(self) -> tuple[Array, Array]:
-        """Leave-one-out mean and variance of every latent value, each of shape (n,)."""
-        return self.mu, self.v
-
-    def loo_errors(self) -> Array:
-        """True where the cavity mean has the wrong sign: the rows that the others would misclassify, of shape (n,)."""
-        return np.asarray(self.y * self.mu <= 0.0)
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Latent mean k'x and variance k** - k'Rk at new inputs (see `Posterior.predict`)."""

@@ -22,6 +22,7 @@ from hmcgp.evidence.base import Evidence, SiteProvider
 from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.log_evidence import leave_copies_out, log_evidence
 from hmcgp.evidence.ep.power_moments import tilted_power
+from hmcgp.evidence.ep.site_posterior import Sites
 from hmcgp.evidence.low_rank.posterior import InducingPosterior
 from hmcgp.evidence.low_rank.structure import Conditioned, LowRank
 from hmcgp.likelihoods import Likelihood
@@ -38,7 +39,7 @@ _MAX_WARM_RESIDUAL = 3.0  # a warm start with a larger residual is no better tha
 
 
 @dataclass(frozen=True)
-class LowRankSitePosterior(InducingPosterior):
+class LowRankSitePosterior(Sites, InducingPosterior):
     """N(Cx, (C⁻¹ + diag w)⁻¹), with the cavity of each row."""
 
     f: Array  # (n,) mean, Cα
@@ -47,23 +48,6 @@ class LowRankSitePosterior(InducingPosterior):
     mu: Array  # (n,) cavity mean
     v: Array  # (n,) cavity variance
     y: Array  # (n,) the labels
-
-    @property
-    def start(self) -> Array:
-        """The sites (η, w), stacked, of shape (2n,)."""
-        return np.concatenate([self.alpha + self.w * self.f, self.w])
-
-    def start_with(self, mean: Array, variance: Array) -> Array:
-        """The sites, those of the new rows 0: they say nothing yet."""
-        return np.pad(self.start.reshape(2, -1), ((0, 0), (0, len(mean)))).ravel()
-
-    def cavity(self) -> tuple[Array, Array]:
-        """Leave-one-out mean and variance of every latent value, each of shape (n,)."""
-        return self.mu, self.v
-
-    def loo_errors(self) -> Array:
-        """True where the cavity mean has the wrong sign, of shape (n,)."""
-        return np.asarray(self.y * self.mu <= 0.0)
 
 
 @compiled
