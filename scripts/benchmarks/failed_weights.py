@@ -146,7 +146,7 @@ def remedies(gp: GPClassifier, seed: int) -> dict[str, Draws]:
     """Draws by each way, from one fit under Laplace."""
     laplace, run = gp.model_, gp.trace_
     ep = laplace.with_evidence("ep")
-    kept = run.thinned(PARTICLES // gp.chains)
+    kept = run.thinned(PARTICLES)
     u = kept.unconstrained.reshape(len(kept), -1)
     rng = np.random.default_rng(seed)
 
