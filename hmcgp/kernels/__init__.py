@@ -9,7 +9,7 @@ from hmcgp.kernels.coregional import Coregional
 from hmcgp.kernels.derivatives import WithDerivatives
 from hmcgp.kernels.gibbs import Gibbs
 from hmcgp.kernels.neural import NeuralNetwork
-from hmcgp.kernels.nonstationary import Constant, Linear, Polynomial, White, Wiener
+from hmcgp.kernels.nonstationary import Constant, IntegratedWiener, Linear, Polynomial, White, Wiener
 from hmcgp.kernels.separable import ExponentialPower, Periodic
 from hmcgp.kernels.stationary import Matern, RationalQuadratic, Spherical, SquaredExponential, Triangle
 from hmcgp.kernels.transformed import Embedded, Rescaled, SinhArcsinh, Warped
@@ -23,6 +23,7 @@ __all__ = [
     "Embedded",
     "ExponentialPower",
     "Gibbs",
+    "IntegratedWiener",
     "Kernel",
     "Linear",
     "LocallyLinear",

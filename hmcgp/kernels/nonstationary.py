@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -180,22 +181,20 @@ class Polynomial(Kernel):
 
 
 @dataclass(frozen=True)
-class Wiener(Kernel):
-    """variance * ½ (|t| + |t'| - |t - t'|), t = x - origin, for one input: a random walk that is 0 at the origin.
-
-    On one side of the origin this is variance * min(|t|, |t'|); the walks to either side are independent.
-
-    Parameters
-    ----------
-    variance : float or prior, optional
-        Growth of the variance per unit of x.
-    origin : float, default=0
-        Where the walk starts.
-    """
+class _Walk(Kernel):
+    """variance * r(t, t'), t = x - origin, for one input; walks to either side of the origin are independent."""
 
     variance: Value = parameter("variance")
     origin: float = 0.0
     _most_inputs = 1
+
+    @abstractmethod
+    def _unit(self, t: Array, t2: Array) -> Array:
+        """r(t, t') for |t| and |t'| that broadcast, on one side."""
+
+    @abstractmethod
+    def _slope(self, t: Array, t2: Array) -> Array:
+        """∂r/∂|t|."""
 
     def _times(self, X: Array) -> Array:
         check_inputs(self, X.shape[1])
@@ -211,14 +210,65 @@ class Wiener(Kernel):
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         t = self._times(X)
-        slopes = np.sign(t)[:, None] - np.sign(t[:, None] - t)  # twice ∂k/∂t, over the variance
-        return np.asarray(value_of(self, "variance") * np.sum(G * slopes, axis=1, keepdims=True))
+        slopes = np.sign(t)[:, None] * _same_side(t, t) * self._slope(np.abs(t)[:, None], np.abs(t))
+        return np.asarray(2.0 * value_of(self, "variance") * np.sum(G * slopes, axis=1, keepdims=True))
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         t = self._times(X)
         t2 = t if X2 is None else self._times(X2)
-        same_side = np.sign(t)[:, None] == np.sign(t2)
-        return np.asarray(value_of(self, "variance") * same_side * np.minimum.outer(np.abs(t), np.abs(t2)))
+        return np.asarray(value_of(self, "variance") * _same_side(t, t2) * self._unit(np.abs(t)[:, None], np.abs(t2)))
 
     def diag(self, X: Array) -> Array:
-        return np.asarray(value_of(self, "variance") * np.abs(self._times(X)))
+        t = np.abs(self._times(X))
+        return np.asarray(value_of(self, "variance") * self._unit(t, t))
+
+
+def _same_side(t: Array, t2: Array) -> Array:
+    return np.asarray(np.sign(t)[:, None] == np.sign(t2))
+
+
+@dataclass(frozen=True)
+class Wiener(_Walk):
+    """variance * min(|t|, |t'|), t = x - origin, for one input: a random walk that is 0 at the origin.
+
+    The walks to either side of the origin are independent.
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+        Growth of the variance per unit of x.
+    origin : float, default=0
+        Where the walk starts.
+    """
+
+    def _unit(self, t: Array, t2: Array) -> Array:
+        return np.asarray(np.minimum(t, t2))
+
+    def _slope(self, t: Array, t2: Array) -> Array:
+        return 0.5 * (1.0 + np.sign(t2 - t))  # ½ where t = t': its two sides, averaged
+
+
+@dataclass(frozen=True)
+class IntegratedWiener(_Walk):
+    """variance * a² (3b - a)/6, a = min(|t|, |t'|), b = max(|t|, |t'|), t = x - origin, for one input.
+
+    The integral of a random walk: functions whose second derivative is white noise, 0 at the origin with their slope.
+    With a line under wide priors, `IntegratedWiener(v, origin=below) + Linear(1e4) + Constant(1e4)`, and noise of
+    variance s, the posterior mean is the cubic smoothing spline, the minimum of Σ (y - f)² + (s/v) ∫ f''²
+    (Wahba 1978; MacKay 1998, section 2.3).  Take an origin at or below the smallest input.
+
+    Parameters
+    ----------
+    variance : float or prior, optional
+        Variance of f'' per unit of x.
+    origin : float, default=0
+        Where the walk starts.
+    """
+
+    def _unit(self, t: Array, t2: Array) -> Array:
+        a, b = np.minimum(t, t2), np.maximum(t, t2)
+        return np.asarray(a**2 * (3.0 * b - a) / 6.0)
+
+    def _slope(self, t: Array, t2: Array) -> Array:
+        a = np.minimum(t, t2)
+        return np.asarray(a * (t2 - 0.5 * a))  # a = t: t t' - t²/2; a = t': t'²/2

@@ -16,6 +16,7 @@ from hmcgp.kernels import (
     Embedded,
     ExponentialPower,
     Gibbs,
+    IntegratedWiener,
     Kernel,
     Linear,
     LocallyLinear,
@@ -100,7 +101,7 @@ def leaf(rng: Rng, d: int) -> Kernel:
     ]
     if d == 1:
         leaves += [
-            lambda: Wiener(positive(rng), origin=float(rng.normal())),
+            lambda: pick(rng, [Wiener, IntegratedWiener])(positive(rng), origin=float(rng.normal())),
             lambda: sized(rng, Triangle),
         ]
     if d <= 3:

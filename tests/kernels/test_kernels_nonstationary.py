@@ -6,10 +6,22 @@ import copy
 
 import numpy as np
 import pytest
+from scipy.integrate import simpson
+from scipy.interpolate import make_smoothing_spline
 from sklearn.gaussian_process import kernels as sk
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels import Categorical, Gibbs, Polynomial, RadialBasis, SquaredExponential, Wiener
+from hmcgp.kernels import (
+    Categorical,
+    Constant,
+    Gibbs,
+    IntegratedWiener,
+    Linear,
+    Polynomial,
+    RadialBasis,
+    SquaredExponential,
+    Wiener,
+)
 from hmcgp.model import Model
 from tests.helpers.checks import check_gradient, random_symmetric
 
@@ -39,6 +51,32 @@ def test_wiener_is_a_sum_of_independent_steps():
     assert np.all(two_sided[:10, 11:] == 0.0)
     np.testing.assert_allclose(two_sided[:10, :10][::-1, ::-1], 1.7 * np.minimum.outer(t[1:11], t[1:11]), rtol=1e-12)
     np.testing.assert_allclose(np.diag(two_sided), 1.7 * np.abs(t - 1.0), rtol=1e-12)
+
+
+def test_integrated_wiener_is_the_integral_of_the_walk():
+    """∫₀^t ∫₀^t' min(s, s') ds ds', by Simpson's rule on a grid that has both ends."""
+    s = np.linspace(0.0, 3.0, 3001)
+    walk = np.minimum.outer(s, s)
+    for i, j in ((1000, 1000), (1000, 3000), (2600, 400)):
+        inner = simpson(walk[: i + 1, : j + 1], x=s[: j + 1], axis=1)
+        np.testing.assert_allclose(
+            IntegratedWiener(1.7)(s[[i], None], s[[j], None])[0, 0], 1.7 * simpson(inner, x=s[: i + 1]), rtol=1e-6
+        )
+    two_sided = IntegratedWiener(1.7, origin=1.0)(np.array([[0.5], [1.5]]))
+    np.testing.assert_allclose(two_sided, np.eye(2) * 1.7 * 0.5**3 / 3.0, rtol=1e-12)
+
+
+def test_integrated_wiener_and_a_line_are_the_smoothing_spline():
+    """Its posterior mean is the minimum of Σ (y - f)² + (s/v) ∫ f''² (MacKay 1998, section 2.3)."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0.0, 5.0, 40))
+    y = np.sin(2.0 * x) + 0.5 * x + 0.2 * rng.normal(size=40)
+    variance, noise = 3.0, 0.04
+    kernel = IntegratedWiener(variance, origin=x[0]) + Linear(1e5) + Constant(1e5)
+    new = np.linspace(x[0], x[-1], 33)
+    mean = kernel(new[:, None], x[:, None]) @ np.linalg.solve(kernel(x[:, None]) + noise * np.eye(40), y)
+    spline = make_smoothing_spline(x, y, lam=noise / variance)
+    np.testing.assert_allclose(mean, spline(new), atol=1e-4)  # the line's prior is wide, not infinite
 
 
 def test_wiener_takes_one_input():

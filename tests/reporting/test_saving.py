@@ -104,6 +104,7 @@ SPECIAL = {
     kernels.Warped: kernels.Warped(SE, np.exp),
     kernels.WithDerivatives: kernels.WithDerivatives(SE),
     kernels.Triangle: kernels.Triangle().on(0),
+    kernels.IntegratedWiener: kernels.IntegratedWiener().on(0),
     kernels.Wiener: kernels.Wiener().on(0),
 }
 PRIORS = {

@@ -156,20 +156,21 @@ def test_jumps_to_where_nothing_can_be_computed_are_counted_and_rejected():
 
 
 def test_an_interrupted_run_goes_on(modes, tmp_path):
-    class Slow(Hills):
-        left = 500
+    class Stopping(Hills):
+        count, last = 0, None
 
         def evaluate(self, u, carry=None, gradient=True):
-            self.left -= 1
-            if self.left == 0:
+            self.count += 1
+            if self.count == self.last:
                 raise KeyboardInterrupt
             return super().evaluate(u, carry)
 
     options = {"draws": 50, "tune": 60, "chains": 2, "random_state": 3, "progressbar": False}
-    whole = sample(Hills(), JumpingHMC(modes=modes), **options)
+    whole, stopping = sample(counted := Stopping(), JumpingHMC(modes=modes), n_jobs=1, **options), Stopping()
+    stopping.last = int(0.8 * counted.count)  # in the second chain, however many evaluations this processor takes
     path = tmp_path / "run.nc"
     with pytest.warns(InterruptedWarning, match="interrupted"):
-        sample(Slow(), JumpingHMC(modes=modes), checkpoint=path, n_jobs=1, **options)
+        sample(stopping, JumpingHMC(modes=modes), checkpoint=path, n_jobs=1, **options)
     again = sample(Hills(), JumpingHMC(modes=modes), checkpoint=path, **options)
     np.testing.assert_array_equal(again.draws, whole.draws)
     np.testing.assert_array_equal(again.stats["jumped"], whole.stats["jumped"])
