@@ -34,7 +34,7 @@ M = TypeVar("M", bound=Model)
 def with_inducing(model: M, inducing: Array | None) -> M:
     """Model whose rows see each other through inducing inputs, of shape (m, d); dense for None."""
     other = copy.copy(model)
-    other.inducing = check_inducing(inducing, model.X, model.kernel, model.likelihood, model.evidence)
+    other.inducing = check_inducing(inducing, model.X, model.likelihood, model.evidence)
     return other
 
 
