@@ -169,8 +169,9 @@ class Model:
 
     def __repr__(self) -> str:
         n, d = self.X.shape
+        inducing = "" if self.inducing is None else f"inducing={len(self.inducing)}, "
         return (
-            f"Model(n={n}, inputs={d}, likelihood={self.likelihood}, evidence={self.evidence}, "
+            f"Model(n={n}, inputs={d}, {inducing}likelihood={self.likelihood}, evidence={self.evidence}, "
             f"parameters={', '.join(self.names)})"
         )
 
