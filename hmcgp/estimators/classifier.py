@@ -54,12 +54,14 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         under the better evidence instead, for about half as much time again; `refinement_` tells.  Other evidences are
         left alone.  "ep" does so from any evidence; "exact", for two classes, goes on to the exact posterior by
         importance sampling of the latent values.  None: averages under `evidence`, as in Barber & Williams (1997).
-    inducing : int, "auto", array-like of shape (m, d) or None, default=None
+    inducing : "auto", int, array-like of shape (m, d) or None, default="auto"
         Inducing inputs, through which the rows see each other: an approximation (FITC) in O(nm²) operations and O(nm)
-        memory, for more rows than a few thousand.  A number m: as many rows, chosen before sampling for the kernel that
-        a pilot finds.  "auto": none up to 1,000 rows, and beyond as many, 100 to 400, as the evidence asks for.  Or
-        the inputs themselves, in the units of X.  What it costs is in `inducing_error_`, and a warning says where that
-        is too much.  For two classes ("laplace", "ep"; not label noise).
+        memory, for more rows than a few thousand.  None: all rows see each other.  A number m: as many rows, chosen
+        before sampling for the kernel that a pilot finds.  "auto": none up to 1,500 rows, and where `evidence` or
+        `refine` know nothing else; beyond, as many, 100 to 400, as the evidence asks for (none up to 3,000 rows if it
+        asks for more).  Or the inputs themselves, in the units of X.  What it costs is in `inducing_error_`, and a
+        warning says where that is too much.  Known to the evidences "laplace", "ep" (two classes; of label noise,
+        behind a probit) and "lower", and to Laplace's approximation of more classes, which is not refined then.
     sampler : {"surrogate", "hmc", "nuts", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated.  "hmc" follows the posterior density itself.  "surrogate" follows a
         Gaussian process that is fitted to some hundred evaluations of it, and weights the draws to the density
@@ -163,7 +165,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         progressbar: bool = True,
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        inducing: int | str | Any | None = None,
+        inducing: int | str | Any | None = "auto",
     ) -> None:
         self._keep_settings(locals())
 

@@ -50,13 +50,14 @@ def to_arviz(
         groups |= {"observed_data": _with_codes(gp, observed), "posterior_predictive": _with_codes(gp, drawn)}
     if prior:
         groups["prior"] = np.array([model.constrain(model.initial(rng)) for _ in range(prior)])
+    told = {"refinement": gp.refinement_, "inducing": gp.inducing_error_}
     return build_tree(
         trace if isinstance(positions, slice) else trace.chosen(positions),
         gp.parameters_,
         constant_data={"X": gp._inputs.scaling.undo(gp._targets.layout.inputs(model.X))},
         features=getattr(gp, "feature_names_in_", None),
         outputs=getattr(gp, "output_names_", ()),
-        attrs={} if gp.refinement_ is None else {"refinement": str(gp.refinement_)},
+        attrs={name: str(found) for name, found in told.items() if found is not None},
         audit=None if audit is None else audit.to_dict(),
         **groups,
     )

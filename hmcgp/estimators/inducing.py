@@ -11,13 +11,15 @@ from typing import Any
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, NotConverged, NotPositiveDefinite, warn_user
 from hmcgp.estimators.inducing_error import InducingError, inducing_error
+from hmcgp.likelihoods import Classes
 from hmcgp.model import Model
 from hmcgp.model.inducing import pivoted_inputs, spread_inputs, with_inducing
 from hmcgp.optimize import find_map
 from hmcgp.runtime.checks import check_count, lowered
 from hmcgp.runtime.typing import Array
 
-AUTO_ROWS = 1000  # up to which "auto" takes no inducing inputs: below, 200 of them are hardly faster than none
+AUTO_ROWS = 1500  # up to which "auto" takes no inducing inputs: dense matrices are exact, and a fit takes minutes
+DENSE_ROWS = 3000  # up to which it takes none where the largest of the following would be too few
 AUTO_NUMBERS = (100, 200, 400)  # of inducing inputs that "auto" tries
 AUTO_NATS = 0.3  # by which log Z may change when they are doubled
 PILOT = 50  # inducing inputs of the pilot,
@@ -52,7 +54,7 @@ def with_chosen_inducing(gp: Any, model: Model) -> Model:
 
 def _automatic(gp: Any, model: Model) -> Model:
     """Dense for few rows, and where nothing else is known; else with as many inducing inputs as log Z asks for."""
-    if len(model.X) <= AUTO_ROWS:
+    if len(model.X) <= AUTO_ROWS or _refined_densely(gp, model):
         return model
     try:
         with_inducing(model, model.X[:1])
@@ -63,9 +65,15 @@ def _automatic(gp: Any, model: Model) -> Model:
     for m in AUTO_NUMBERS:
         twice = with_inducing(model, Z[: 2 * m]).posterior(theta)[1].log_z
         if abs(twice - log_z) <= AUTO_NATS:
-            break
+            return with_inducing(model, Z[:m])
         log_z = twice
-    return with_inducing(model, Z[:m])
+    return model if len(model.X) <= DENSE_ROWS else with_inducing(model, Z[:m])
+
+
+def _refined_densely(gp: Any, model: Model) -> bool:
+    """Whether the refinement that was asked for by name knows dense covariances only."""
+    refine = lowered(getattr(gp, "refine", None))
+    return refine == "exact" or (refine == "ep" and isinstance(model.likelihood, Classes))
 
 
 def _chosen(gp: Any, model: Model, m: int) -> tuple[Array, Array]:

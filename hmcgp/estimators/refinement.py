@@ -102,7 +102,8 @@ def _worth_refining(gp: Any, model: Model) -> bool:
     if isinstance(model.evidence, SoftmaxLaplace):
         by_name = isinstance(gp.likelihood, Softmax) or lowered(gp.likelihood) == "softmax"
         few = np.sum(model.likelihood.row_weights(len(model.y))) <= MAX_COPIES * len(model.y)
-        return not by_name and _has_whole_weights(model) and bool(few)
+        dense = model.inducing is None  # all that the multinomial probit knows
+        return not by_name and dense and _has_whole_weights(model) and bool(few)
     return isinstance(model.evidence, Laplace)
 
 
@@ -114,6 +115,11 @@ def _of_classes(model: Model, refine: str) -> list[Model]:
         )
     if isinstance(model.likelihood, MultinomialProbit):
         return []
+    if model.inducing is not None:
+        raise InvalidInput(
+            "refine='ep' of more than two classes knows dense covariances only, and there are inducing inputs: take "
+            "refine=None, Laplace's approximation of the softmax, or inducing=None."
+        )
     if not _has_whole_weights(model):
         raise InvalidInput(
             "refine='ep' takes whole numbers as weights of rows and classes where there are more than two classes: the "

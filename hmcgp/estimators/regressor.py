@@ -50,8 +50,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         learns from the others, at a cost of O((nk)³).  B carries the variances: one of `kernel` that is left to its
         default prior is fixed to 1 (in a sum that of the first term, in a product each).
     evidence : {"exact"} or EvidenceProvider, default="exact"
-    inducing : int, "auto", array-like of shape (m, d) or None, default=None
-        As of `GPClassifier`, with the evidence "exact".
+    inducing : "auto", int, array-like of shape (m, d) or None, default="auto"
+        As of `GPClassifier`, with the evidence "exact"; `evidence.Exact(variational=True)` takes Titsias' bound.
     sampler : {"surrogate", "hmc", "nuts", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated, as of `GPClassifier`, with the same default.
     draws, tune, chains, predict_draws, n_jobs, random_state, progressbar, max_time, checkpoint
@@ -95,7 +95,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         progressbar: bool = True,
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        inducing: int | str | Any | None = None,
+        inducing: int | str | Any | None = "auto",
     ) -> None:
         self._keep_settings(locals())
 

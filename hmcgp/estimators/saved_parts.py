@@ -157,14 +157,17 @@ def _check_posterior(posterior: Any, model: Model) -> None:
 def _posterior_shapes(model: Model) -> dict[str, list[tuple[int, ...]]]:
     """Shapes that the arrays of a posterior may have, by name."""
     likelihood, y, n = model.likelihood, model.y, len(model.y)
-    C = likelihood.count(y) if isinstance(likelihood, Classes) else 1
-    f = (C, n) if isinstance(likelihood, Classes) else y.shape
+    classes = isinstance(likelihood, Classes)
+    C = likelihood.count(y) if classes else 1
+    f = (C, n) if classes else y.shape
     m = len(model.support)
+    square = [(n, n)] if model.inducing is None else [(C * m, C * m), (m, m), (1, m, m), (C, m, m)]
     return {
         **{name: [f] for name in ("f", "alpha", "p")},
         **{name: [(n,)] for name in ("root_w", "noise", "w", "mu", "v", "y", "nu", "b", "root")},
-        **{name: [(n, n) if model.inducing is None else (m, m)] for name in ("L", "R", "M", "L_A")},
-        "weight": [(m, *y.shape[1:])],
+        **dict.fromkeys(("L", "R", "M", "L_A"), square),
+        "weight": [(C, m) if classes else (m, *y.shape[1:])],
+        "S": [(n, C, C)],
         "variances": [(n,)],
         "K": [(n, n), (1, n, n), (C, n, n)],
         "B_inverse": [(C, n, n)],

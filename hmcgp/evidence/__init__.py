@@ -19,7 +19,7 @@ from hmcgp.evidence.ep import EP, TAP, MultinomialEP, NaiveMeanField
 from hmcgp.evidence.exact import Exact
 from hmcgp.evidence.iterative import Iterative
 from hmcgp.evidence.laplace import Laplace, SoftmaxLaplace
-from hmcgp.evidence.low_rank import LowRank
+from hmcgp.evidence.low_rank import LowRank, LowRankClasses
 from hmcgp.evidence.sampled import LatentSampling
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Laplace",
     "LatentSampling",
     "LowRank",
+    "LowRankClasses",
     "LowerBound",
     "MultinomialEP",
     "NaiveMeanField",

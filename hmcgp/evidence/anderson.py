@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from hmcgp.numerics.compiled import compiled_inside
+from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.interpolation import solve_small
 from hmcgp.numerics.sums import dot
 from hmcgp.runtime.typing import Array
@@ -35,3 +35,17 @@ def anderson_weights(changes: Array, last: Array) -> Array:
     for i in range(k):
         c[i] *= scale[i]
     return c
+
+
+@compiled
+def _weights(changes: Array, last: Array) -> Array:
+    return anderson_weights(changes, last)
+
+
+def accelerated(points: list[Array], steps: list[Array]) -> Array:
+    """Where to go from the last of some points, of which plain steps are known."""
+    there = points[-1] + steps[-1]
+    if len(points) > 1:
+        changes = np.diff(np.array(steps), axis=0)
+        there = there - _weights(changes, steps[-1]) @ (np.diff(np.array(points), axis=0) + changes)
+    return np.asarray(there)

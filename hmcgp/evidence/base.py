@@ -21,15 +21,17 @@ for by isinstance.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence.low_rank.structure import LowRank, LowRankAdjoint
+from hmcgp.evidence.low_rank import LowRank, LowRankAdjoint, LowRankClasses
 from hmcgp.likelihoods import Classes, Likelihood
 from hmcgp.runtime.typing import Array
+
+Structure: TypeAlias = LowRank | LowRankClasses
 
 _FLOAT = np.dtype(np.float64)
 
@@ -187,7 +189,13 @@ class EvidenceProvider(Protocol):
     supports: ClassVar[tuple[type[Likelihood], ...]]
 
     def __call__(
-        self, K: Array | LowRank, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
+        self,
+        K: Array | Structure,
+        y: Array,
+        likelihood: Likelihood,
+        start: Array | None = None,
+        *,
+        gradient: bool = True,
     ) -> Evidence:
         """Evidence of targets y under f ~ N(0, K)."""
 
@@ -207,13 +215,19 @@ class Provider(ABC):
     takes_low_rank: ClassVar[bool] = False  # whether it knows covariances of low rank plus a diagonal
 
     def __call__(
-        self, K: Array | LowRank, y: Array, likelihood: Likelihood, start: Array | None = None, *, gradient: bool = True
+        self,
+        K: Array | Structure,
+        y: Array,
+        likelihood: Likelihood,
+        start: Array | None = None,
+        *,
+        gradient: bool = True,
     ) -> Evidence:
         """Evidence of targets y under f ~ N(0, K).
 
         Parameters
         ----------
-        K : ndarray of shape (n, n) or, for C classes, also (C, n, n); or LowRank
+        K : ndarray of shape (n, n) or, for C classes, also (C, n, n); or LowRank, LowRankClasses
             Prior covariance of the latent values, or one for the latent values of each class.  Symmetric: only lower
             triangles are read, by `Laplace` and `UpperBound` the upper one, by `Iterative` all.
         y : ndarray of shape (n,)
@@ -241,43 +255,37 @@ class Provider(ABC):
         NotPositiveDefinite, NotConverged
             The only two errors that come from the numbers; `hmcgp.model` catches them.
         """
-        if isinstance(K, LowRank):
-            return self._solve_structure(K, y, likelihood, start, gradient)
-        self._check_covariance(K, likelihood)
+        if not isinstance(K, Structure):
+            self._check_covariance(K, likelihood)
         self._check_targets(y, likelihood, K.shape[-1])
         if start is not None:
             try:
-                return self._solve(K, y, likelihood, start, gradient)
+                return self._solve_any(K, y, likelihood, start, gradient)
             except (NotConverged, NotPositiveDefinite):
                 pass  # a density that is -inf only for those who come from there is none
         return self._solve_cold(K, y, likelihood, gradient)
 
-    def _solve_cold(self, K: Array, y: Array, likelihood: Likelihood, gradient: bool) -> Evidence:
+    def _solve_cold(self, K: Array | Structure, y: Array, likelihood: Likelihood, gradient: bool) -> Evidence:
         """Evidence without a start from nearby; where that is best approached in steps, a provider overrides it."""
-        return self._solve(K, y, likelihood, None, gradient)
+        return self._solve_any(K, y, likelihood, None, gradient)
+
+    def _solve_any(
+        self, K: Array | Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+    ) -> Evidence:
+        solve = self._solve_low_rank if isinstance(K, Structure) else self._solve
+        return solve(K, y, likelihood, start, gradient)
 
     @abstractmethod
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         """Evidence of arrays that have been checked (see `__call__`)."""
 
-    def _solve_structure(
-        self, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
-    ) -> Evidence:
-        self._check_targets(y, likelihood, C.shape[-1])
-        if start is not None:
-            try:
-                return self._solve_low_rank(C, y, likelihood, start, gradient)
-            except (NotConverged, NotPositiveDefinite):
-                pass  # as of a dense one
-        return self._solve_low_rank(C, y, likelihood, None, gradient)
-
     def _solve_low_rank(
-        self, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+        self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
     ) -> Evidence:
         """Evidence under a covariance of low rank plus a diagonal, where a provider knows it."""
         raise InvalidInput(
             f"{type(self).__name__} knows dense covariances only: give no inducing inputs (inducing=None), or take "
-            "evidence='laplace' or 'ep' for two classes, or 'exact' for numbers."
+            "evidence='laplace', 'ep' or 'lower' for two classes, 'laplace' for more, or 'exact' for numbers."
         )
 
     def matrices(self, n_latents: int) -> int:

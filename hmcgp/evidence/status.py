@@ -39,6 +39,23 @@ def leave_out(mean: Array, alpha: Array, variance: Array, w: Array) -> tuple[Arr
     return mean - v * alpha, v
 
 
+def leave_classes_out(f: Array, alpha: Array, S: Array, p: Array) -> tuple[Array, Array]:
+    """Mean (n, C) and covariance (n, C, C) of the latents of each row without its own site W = diag p - pp'/Σp.
+
+    The mode f, α and p are of shape (C, n), the posterior covariances S of shape (n, C, C).
+    """
+    V = np.linalg.solve(np.eye(len(p)) - S @ softmax_precision(p), S)  # (I - SW)⁻¹S = S(I - WS)⁻¹
+    V = 0.5 * (V + V.transpose(0, 2, 1))
+    return f.T - np.einsum("nab,bn->na", V, alpha), V
+
+
+def softmax_precision(p: Array) -> Array:
+    """W = diag p - pp'/Σp of each row, of shape (n, C, C), for p of shape (C, n)."""
+    rows = p.T
+    outer = rows[:, :, None] * rows[:, None, :]
+    return np.asarray(rows[:, :, None] * np.eye(len(p)) - outer / rows.sum(axis=1)[:, None, None])
+
+
 def predict_by_factor(
     L: Array | None, alpha: Array, scaled: Array, K_cross: Array, k_diag: Array
 ) -> tuple[Array, Array]:

@@ -15,13 +15,13 @@ from sklearn.utils import check_array
 
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
 from hmcgp.evidence import EvidenceProvider, Provider
-from hmcgp.evidence.low_rank import LowRank, LowRankAdjoint
+from hmcgp.evidence.low_rank import LowRank, LowRankAdjoint, LowRankClasses
+from hmcgp.evidence.low_rank.ep import refuse_steps
 from hmcgp.kernels import Kernel, contract
-from hmcgp.kernels.per_class import PerClass
-from hmcgp.likelihoods import LabelNoise, Likelihood
+from hmcgp.likelihoods import Likelihood
 from hmcgp.runtime.typing import Array
 
-Covariance: TypeAlias = Array | LowRank
+Covariance: TypeAlias = Array | LowRank | LowRankClasses
 Adjoint: TypeAlias = Array | LowRankAdjoint
 
 
@@ -30,7 +30,7 @@ def prior_covariance(kernel: Kernel, X: Array, inducing: Array | None, foreign: 
     if inducing is None:
         return _without_negative(contract.checked_covariance(kernel, kernel(X), len(X)), foreign)
     rows = np.vstack([inducing, X])
-    return LowRank.of(contract.cross_covariance(kernel, rows, inducing), contract.variances(kernel, rows))
+    return _structure(contract.cross_covariance(kernel, rows, inducing), contract.variances(kernel, rows))
 
 
 def prior_with_pullback(
@@ -41,7 +41,12 @@ def prior_with_pullback(
         K, pullback = contract.checked_pair(kernel, kernel.vjp(X), len(X))
         return _without_negative(K, foreign), pullback
     K, k, pull = contract.inducing_triple(kernel, np.vstack([inducing, X]), inducing)
-    return LowRank.of(K, k), lambda adjoint: pull(adjoint.covariances, adjoint.variances)
+    return _structure(K, k), lambda adjoint: pull(adjoint.covariances, adjoint.variances)
+
+
+def _structure(K: Array, k: Array) -> LowRank | LowRankClasses:
+    """Low-rank covariance, or one for each class where the kernel has one for each."""
+    return LowRank.of(K, k) if K.ndim == 2 else LowRankClasses.of(K, k)
 
 
 def _without_negative(K: Array, foreign: bool) -> Array:
@@ -51,9 +56,7 @@ def _without_negative(K: Array, foreign: bool) -> Array:
     return K
 
 
-def check_inducing(
-    inducing: Any, X: Array, kernel: Kernel, likelihood: Likelihood, evidence: EvidenceProvider
-) -> Array | None:
+def check_inducing(inducing: Any, X: Array, likelihood: Likelihood, evidence: EvidenceProvider) -> Array | None:
     """Inducing inputs as an array of shape (m, d), or None; refused where they do not fit the rows or the model.
 
     Raises
@@ -84,22 +87,18 @@ def check_inducing(
             f"{outside.sum()} of {len(Z)} inducing inputs lie farther outside the range of the rows than half of it, "
             f"where they explain nothing: {Z[outside][0].tolist()}. Are they in the units of the rows?"
         )
-    check_structure(Z, kernel, likelihood, evidence)
+    check_structure(Z, likelihood, evidence)
     return Z
 
 
-def check_structure(inducing: Array | None, kernel: Kernel, likelihood: Likelihood, evidence: EvidenceProvider) -> None:
-    """Refuse inducing inputs where kernel, likelihood or evidence know dense covariances only."""
+def check_structure(inducing: Array | None, likelihood: Likelihood, evidence: EvidenceProvider) -> None:
+    """Refuse inducing inputs where likelihood or evidence know dense covariances only."""
     if inducing is None:
         return
     name = type(evidence).__name__
-    if isinstance(kernel, PerClass) or not (isinstance(evidence, Provider) and evidence.takes_low_rank):
+    if not (isinstance(evidence, Provider) and evidence.takes_low_rank):
         raise InvalidInput(
             f"{name} knows dense covariances only, and there are inducing inputs: take inducing=None, or "
-            "evidence='laplace' or 'ep' for two classes, or 'exact' for numbers."
+            "evidence='laplace', 'ep' or 'lower' for two classes, 'laplace' for more, or 'exact' for numbers."
         )
-    if isinstance(likelihood, LabelNoise):
-        raise InvalidInput(
-            "flipped labels (LabelNoise) are known under dense covariances only, and there are inducing inputs: take "
-            "inducing=None, or likelihood='logistic' or 'probit'."
-        )
+    refuse_steps(likelihood)

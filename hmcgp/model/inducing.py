@@ -21,6 +21,7 @@ from sklearn.cluster import kmeans_plusplus
 from hmcgp.errors import NotPositiveDefinite
 from hmcgp.evidence.low_rank import LowRank
 from hmcgp.kernels import Kernel, contract
+from hmcgp.kernels.per_class import PerClass
 from hmcgp.model.covariance import check_inducing
 from hmcgp.model.model import Model
 from hmcgp.runtime.typing import Array
@@ -34,7 +35,7 @@ M = TypeVar("M", bound=Model)
 def with_inducing(model: M, inducing: Array | None) -> M:
     """Model whose rows see each other through inducing inputs, of shape (m, d); dense for None."""
     other = copy.copy(model)
-    other.inducing = check_inducing(inducing, model.X, model.kernel, model.likelihood, model.evidence)
+    other.inducing = check_inducing(inducing, model.X, model.likelihood, model.evidence)
     return other
 
 
@@ -73,11 +74,23 @@ def pivoted_inputs(kernel: Kernel, X: Array, m: int, first: Array | None = None)
         different rows.
     """
     rows = candidate_rows(X)
-    chosen, taken = _pivots(kernel, rows, m, first)
+    chosen, taken = (
+        _of_classes(kernel, rows, m, first) if isinstance(kernel, PerClass) else _pivots(kernel, rows, m, first)
+    )
     if len(chosen) < m:  # the kernel asks for no more, but it is that of one draw only
         others = [row for row in spread_inputs(rows[~taken], m - len(chosen)) if not _among(row, chosen)]
         chosen = np.vstack([chosen, *others]) if others else chosen
     return chosen[:m]
+
+
+def _of_classes(kernel: PerClass, rows: Array, m: int, first: Array | None) -> tuple[Array, NDArray[np.bool_]]:
+    """Pivots that the kernels of the classes choose, in turns; each shares those of the others."""
+    choices = [_pivots(own, rows, m, first)[0] for own in kernel.kernels]
+    before = [] if first is None else list(first)
+    turns = [choice[k] for k in range(len(before), m) for choice in choices if k < len(choice)]
+    _, order = np.unique(np.array([*before, *turns]), axis=0, return_index=True)
+    chosen = np.array([*before, *turns])[np.sort(order)][:m]
+    return chosen, np.array([_among(row, chosen) for row in rows])
 
 
 def _pivots(kernel: Kernel, rows: Array, m: int, first: Array | None) -> tuple[Array, NDArray[np.bool_]]:

@@ -13,7 +13,7 @@ def work_space(
     """Memory that an evaluation with its gradient takes, at least, for rows X of n_latents functions each."""
     n = len(X)
     if inducing is not None:
-        return _low_rank(n, len(inducing))
+        return _low_rank(n, len(inducing), len(kernel.kernels) if isinstance(kernel, PerClass) else 1)
     matrices = evidence.matrices(n_latents) if isinstance(evidence, SupportsWorkSpace) else 2
     if isinstance(kernel, PerClass):
         matrices += 2 * n_latents  # a covariance and a cotangent for each
@@ -28,10 +28,11 @@ def work_space(
 _LOW_RANK_ARRAYS = 4  # of n x m numbers: covariances with the inducing inputs, V, the cotangent, and a product of them
 
 
-def _low_rank(n: int, m: int) -> WorkSpace:
+def _low_rank(n: int, m: int, n_kernels: int) -> WorkSpace:
     """Memory that an evaluation with its gradient takes, at least, for n rows and m inducing inputs."""
+    arrays = _LOW_RANK_ARRAYS * n_kernels
 
     def instead(nbytes: int) -> str:
-        return f"take at most {max(nbytes // (8 * _LOW_RANK_ARRAYS * n), 1):,} inducing inputs"
+        return f"take at most {max(nbytes // (8 * arrays * n), 1):,} inducing inputs"
 
-    return WorkSpace(8 * _LOW_RANK_ARRAYS * n * m, f"{_LOW_RANK_ARRAYS} matrices of {n:,} x {m:,} numbers", instead)
+    return WorkSpace(8 * arrays * n * m, f"{arrays} matrices of {n:,} x {m:,} numbers", instead)

@@ -91,7 +91,7 @@ class Model:
         self.input_names = check_input_names(input_names, X, self.X.shape[1])
         checked = check_kernel(kernel, self.likelihood, self.y)
         self.kernel = checked.with_positions(self.input_names)
-        self.inducing = check_inducing(inducing, self.X, self.kernel, self.likelihood, self.evidence)
+        self.inducing = check_inducing(inducing, self.X, self.likelihood, self.evidence)
         self._hyper = Hyperparameters(checked, self.likelihood, self.input_names)
         self._prior = self._hyper.prior
         self._foreign = contract.is_foreign(self.kernel)  # has a class that this package has not tested
@@ -113,7 +113,7 @@ class Model:
         """Model with the latent function integrated out in another way."""
         other = copy.copy(self)
         _, other.evidence = resolve(self.likelihood, evidence)
-        check_structure(self.inducing, self.kernel, self.likelihood, other.evidence)
+        check_structure(self.inducing, self.likelihood, other.evidence)
         return other
 
     def with_rows(self, X: Array, y: Array, likelihood: Likelihood | None = None) -> Model:
@@ -169,8 +169,9 @@ class Model:
 
     def __repr__(self) -> str:
         n, d = self.X.shape
+        inducing = "" if self.inducing is None else f"inducing={len(self.inducing)}, "
         return (
-            f"Model(n={n}, inputs={d}, likelihood={self.likelihood}, evidence={self.evidence}, "
+            f"Model(n={n}, inputs={d}, {inducing}likelihood={self.likelihood}, evidence={self.evidence}, "
             f"parameters={', '.join(self.names)})"
         )
 

@@ -147,6 +147,8 @@ def _trust(gp: Any) -> str:
         parts = [html.note("Nothing was found to be wrong: the chains agree and hold enough draws.", good=True)]
     if getattr(gp, "refinement_", None) is not None:
         parts.append(html.paragraph(str(gp.refinement_).capitalize() + "."))
+    if gp.inducing_error_ is not None:
+        parts.append(html.paragraph(f"Rows see each other through inducing inputs. {gp.inducing_error_}."))
     columns = ["mean", "sd", "q5", "median", "q95", "ess_bulk", "r_hat"]
     parts.append(html.table(gp.summary()[columns]))
     axes = plots.trace(gp, max_rows=MOST_TRACES)

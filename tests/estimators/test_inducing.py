@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from hmcgp import GPClassifier, GPRegressor, Model
 from hmcgp.errors import ApproximationWarning, InvalidInput
 from hmcgp.estimators import inducing as setting
 from hmcgp.estimators.inducing_error import inducing_error
+from hmcgp.evidence import Exact
 from hmcgp.kernels import SquaredExponential, White
 from hmcgp.model.inducing import pivoted_inputs, spread_inputs, with_inducing
 
@@ -18,6 +21,7 @@ RNG = np.random.default_rng(4)
 X = RNG.normal(size=(N, 2)) * [1.0, 50.0]
 F = 1.5 * np.sin(2.0 * X[:, 0]) + X[:, 1] / 50.0
 LABELS = np.where(F + 0.5 * RNG.logistic(size=N) > 0.0, "a", "b")
+CLASSES = np.digitize(F, [-0.5, 0.5])
 NUMBERS = F + 0.3 * RNG.normal(size=N)
 MAP = {"sampler": "map", "random_state": 0}
 quiet = pytest.mark.filterwarnings("ignore:.*inducing inputs against", "ignore::sklearn.exceptions.ConvergenceWarning")
@@ -120,15 +124,24 @@ def test_categories_weights_and_inputs_in_the_units_of_the_table():
 
 @quiet
 def test_auto_is_dense_for_few_rows_and_chooses_a_number_beyond(monkeypatch):
-    assert GPClassifier(inducing="auto", **MAP).fit(X, LABELS).model_.inducing is None
+    assert GPClassifier(**MAP).fit(X, LABELS).model_.inducing is None
     monkeypatch.setattr(setting, "AUTO_ROWS", 100)
     monkeypatch.setattr(setting, "AUTO_NUMBERS", (4, 8, 16, 32))
-    gp = GPClassifier(inducing="auto", **MAP).fit(X, LABELS)
+    gp = GPClassifier(**MAP).fit(X, LABELS)
     assert len(gp.model_.inducing) in (16, 32)
-    # several classes are known under dense covariances only
-    three = np.digitize(F, [-0.5, 0.5])
+    assert f"inducing={len(gp.model_.inducing)}" in repr(gp.model_)
+    # what is known under dense covariances only stays with them
     kernel = SquaredExponential(1.0, 1.0)
-    assert GPClassifier(kernel, inducing="auto", refine=None, **MAP).fit(X, three).model_.inducing is None
+    for refine, model in (
+        (None, Model(X, np.where(F > 0.0, 1.0, -1.0), likelihood="probit", evidence="tap")),
+        ("ep", Model(X, CLASSES, likelihood="softmax")),
+        ("exact", gp.model_),
+    ):
+        assert setting.with_chosen_inducing(GPClassifier(refine=refine), model) is model
+    monkeypatch.setattr(setting, "AUTO_NUMBERS", (2, 3))  # too few, and so many rows are no trouble
+    assert GPClassifier(kernel, **MAP).fit(X, LABELS).model_.inducing is None
+    monkeypatch.setattr(setting, "DENSE_ROWS", 100)
+    assert len(GPClassifier(kernel, **MAP).fit(X, LABELS).model_.inducing) == 3
 
 
 def test_too_few_are_told_with_the_number_that_would_do():
@@ -191,9 +204,70 @@ def test_bad_settings_are_refused(inducing, message):
 
 
 def test_what_knows_dense_covariances_only_says_so():
+    with pytest.raises(InvalidInput, match="more than two classes knows dense covariances only"):
+        GPClassifier(inducing=10, refine="ep", **MAP).fit(X, CLASSES)
     with pytest.raises(InvalidInput, match="dense covariances only"):
-        GPClassifier(inducing=10, **MAP).fit(X, np.digitize(F, [-0.5, 0.5]))
-    with pytest.raises(InvalidInput, match="dense covariances only"):
-        GPClassifier(inducing=10, evidence="lower", **MAP).fit(X, LABELS)
-    with pytest.raises(InvalidInput, match="dense covariances only"):
+        GPClassifier(inducing=10, likelihood="multinomial_probit", **MAP).fit(X, CLASSES)
+    with pytest.raises(InvalidInput, match="NaiveMeanField knows dense covariances only"):
+        GPClassifier(inducing=10, likelihood="probit", evidence="naive", **MAP).fit(X, LABELS)
+    with pytest.raises(InvalidInput, match="LatentSampling knows dense covariances only"):
         GPClassifier(inducing=10, refine="exact", **MAP).fit(X, LABELS)
+
+
+@dataclass(frozen=True)
+class WithoutPullback(SquaredExponential):
+    """A kernel whose cross-covariances have no pullback."""
+
+    def inducing_vjp(self, X, Z):
+        return self(X, Z), self.diag(X)
+
+
+def test_a_kernel_without_the_pullback_of_cross_covariances_is_refused():
+    with pytest.raises(InvalidInput, match=r"WithoutPullback.inducing_vjp returned .*\(K, k, pullback\) is needed"):
+        GPClassifier(WithoutPullback(), inducing=10, **MAP).fit(X, LABELS)
+
+
+# -- samplers, classes, bounds ---------------------------------------------------------------------------------------
+
+
+@quiet
+@pytest.mark.parametrize("sampler", ["hmc", "nuts", "metropolis", "jumps", "surrogate"])
+def test_every_sampler_takes_them(sampler):
+    kernel = SquaredExponential(variance=2.0)  # one length scale: quick
+    settings = {"draws": 20, "tune": 20, "chains": 2, "random_state": 0, "progressbar": False, "refine": None}
+    gp = GPClassifier(kernel, sampler=sampler, inducing=20, **settings).fit(X[:60], LABELS[:60])
+    assert gp.model_.inducing.shape == (20, 2)
+    assert np.isfinite(gp.trace_.draws).all()
+    np.testing.assert_allclose(gp.predict_proba(X[:5]).sum(axis=1), 1.0)
+    assert "inducing inputs against" in str(gp.to_arviz().attrs["inducing"])
+
+
+@quiet
+def test_several_classes_are_fitted_saved_and_continued(tmp_path):
+    kernels = [SquaredExponential(length_scale=1.0) for _ in range(3)]  # each with a variance: quick
+    gp = GPClassifier(kernels, inducing=40, **MAP).fit(X, CLASSES)
+    dense = GPClassifier(kernels, refine=None, **MAP).fit(X, CLASSES)
+    assert gp.refinement_ is None  # nothing better is known
+    np.testing.assert_allclose(gp.predict_proba(X), dense.predict_proba(X), atol=0.02)
+    assert abs(gp.loo().elpd - dense.loo().elpd) < 0.5
+    gp.append(X[:2] + 0.1, CLASSES[:2])
+    gp.save(tmp_path / "gp.hmcgp")
+    again = GPClassifier.load(tmp_path / "gp.hmcgp")
+    np.testing.assert_array_equal(again.predict_proba(X), gp.predict_proba(X))
+    assert gp.predict_proba_interval(X[:4]).shape == (4, 3, 2)
+
+
+@quiet
+def test_bounds_and_flipped_labels_of_the_estimator():
+    gp = GPClassifier(evidence="lower", inducing=30, refine=None, **MAP).fit(X, LABELS)
+    bounds = gp.evidence_bounds()
+    assert np.all(bounds.lower <= bounds.upper)
+    noisy = GPClassifier(likelihood="label_noise", inducing=30, **MAP).fit(X, LABELS)
+    assert 0.0 < noisy.model_.likelihood_at(noisy.trace_.flat[0]).flip < 0.5
+
+
+@quiet
+def test_titsias_bound_of_the_regressor():
+    gp = GPRegressor(evidence=Exact(variational=True), inducing=30, **MAP).fit(X, NUMBERS)
+    plain = GPRegressor(inducing=30, **MAP).fit(X, NUMBERS)
+    np.testing.assert_allclose(gp.predict(X), plain.predict(X), atol=0.2)

@@ -8,10 +8,31 @@ import numpy as np
 import pytest
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence import EP, TAP, Exact, Iterative, Laplace, LowerBound, NaiveMeanField
-from hmcgp.evidence.low_rank import LowRank, structure
+from hmcgp.evidence import (
+    EP,
+    TAP,
+    Exact,
+    Iterative,
+    Laplace,
+    LowerBound,
+    MultinomialEP,
+    NaiveMeanField,
+    SoftmaxLaplace,
+    UpperBound,
+)
+from hmcgp.evidence.low_rank import LowRank, LowRankClasses, structure
 from hmcgp.kernels import Linear, Matern, SquaredExponential, White
-from hmcgp.likelihoods import Gaussian, LabelNoise, Logistic, OutputNoise, Probit, VaryingNoise
+from hmcgp.kernels.per_class import PerClass
+from hmcgp.likelihoods import (
+    Gaussian,
+    LabelNoise,
+    Logistic,
+    MultinomialProbit,
+    OutputNoise,
+    Probit,
+    Softmax,
+    VaryingNoise,
+)
 from tests.helpers.checks import check_gradient
 
 N, M = 45, 7
@@ -20,6 +41,7 @@ X = RNG.normal(size=(N, 2))
 Z = RNG.normal(size=(M, 2))
 LABELS = np.where(np.sin(2.0 * X[:, 0]) + 0.5 * RNG.normal(size=N) > 0.0, 1.0, -1.0)
 NUMBERS = np.sin(2.0 * X[:, 0]) + 0.3 * RNG.normal(size=N)
+CLASSES = np.digitize(NUMBERS, [-0.5, 0.4]).astype(float)
 WEIGHTS = RNG.uniform(0.4, 2.5, size=N)
 THETA = np.array([2.0, 0.9, 1.6])
 
@@ -30,6 +52,9 @@ PAIRS = {
     "ep-logistic": (EP(), Logistic(), LABELS),
     "ep-probit": (EP(), Probit(), LABELS),
     "ep-weights": (EP(), Probit().weighted(WEIGHTS), LABELS),
+    "ep-flips": (EP(), LabelNoise(0.1, link="probit"), LABELS),
+    "lower": (LowerBound(), Logistic(), LABELS),
+    "lower-weights": (LowerBound(), Logistic().weighted(WEIGHTS), LABELS),
     "exact": (Exact(), Gaussian(0.1), NUMBERS),
     "exact-columns": (Exact(), Gaussian(0.1), np.stack([NUMBERS, LABELS], axis=1)),
     "exact-weights": (Exact(), Gaussian(0.1).weighted(WEIGHTS), NUMBERS),
@@ -192,7 +217,7 @@ def test_inducing_inputs_at_all_rows_give_the_dense_evidence(kernel):
     [
         (TAP(), Probit(), LABELS),
         (NaiveMeanField(), Probit(), LABELS),
-        (LowerBound(), Logistic(), LABELS),
+        (MultinomialEP(), MultinomialProbit(), CLASSES),
         (Iterative(), Gaussian(0.1), NUMBERS),
     ],
     ids=lambda value: type(value).__name__,
@@ -200,11 +225,6 @@ def test_inducing_inputs_at_all_rows_give_the_dense_evidence(kernel):
 def test_providers_of_dense_matrices_say_so(provider, likelihood, y):
     with pytest.raises(InvalidInput, match=f"{type(provider).__name__} knows dense covariances only.*inducing=None"):
         provider(low_rank(THETA)[0], y, likelihood)
-
-
-def test_label_noise_is_refused():
-    with pytest.raises(InvalidInput, match=r"LabelNoise under dense covariances only"):
-        EP()(low_rank(THETA)[0], LABELS, LabelNoise(0.1))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e6])
@@ -228,3 +248,172 @@ def test_outputs_with_noise_of_their_own():
     C, _ = low_rank(THETA)
     found, dense = (Exact()(K, NUMBERS, likelihood.for_rows(rows)) for K in (C, C.dense()))
     np.testing.assert_allclose(found.dlik, dense.dlik, rtol=1e-9)
+
+
+# -- flipped labels and bounds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variance", [0.5, 30.0])
+def test_flipped_labels_and_their_rate(variance):
+    """Sites of contradicted labels are negative; the derivative in the rate is that of the dense solution."""
+    y = LABELS.copy()
+    y[::9] *= -1.0
+    C, _ = low_rank(THETA * [variance, 1.0, 1.0])
+    found, dense = (EP()(K, y, LabelNoise(0.05, link="probit")) for K in (C, C.dense()))
+    assert (found.posterior.w < 0.0).any() or variance < 1.0
+    assert abs(found.log_z - dense.log_z) < 1e-8
+    np.testing.assert_allclose(found.dlik, dense.dlik, rtol=1e-6)
+
+
+def test_flipped_labels_behind_a_step_are_refused():
+    with pytest.raises(InvalidInput, match=r"LabelNoise behind a step.*link='probit'"):
+        EP()(low_rank(THETA)[0], LABELS, LabelNoise(0.1, link="step"))
+
+
+def test_bounds_bracket_the_evidence_and_touch_that_of_dense_matrices():
+    C, _ = low_rank(THETA)
+    lower, ep, upper = (provider(C, LABELS, Logistic()) for provider in (LowerBound(), EP(), UpperBound()))
+    assert lower.log_z < ep.log_z < upper.log_z
+    dense = UpperBound()(C.dense(), LABELS, Logistic())
+    assert abs(upper.log_z - dense.log_z) < 1e-10 * abs(dense.log_z)
+    np.testing.assert_allclose(upper.dK.variances[M:], np.diag(dense.dK), atol=1e-10)
+    np.testing.assert_allclose(upper.posterior.start, dense.posterior.start, atol=1e-8)
+    kernel = SquaredExponential(THETA[0], THETA[1:])
+    mean, variance = upper.posterior.predict(kernel(Z, X[:3]), kernel.diag(X[:3]))
+    np.testing.assert_allclose(variance, kernel.diag(X[:3]), rtol=1e-12)  # the prior, moved
+    np.testing.assert_allclose(mean, np.linalg.solve(C.L, kernel(Z, X[:3])).T @ (C.V.T @ dense.posterior.b), atol=1e-8)
+
+
+def test_gradient_of_the_upper_bound():
+    def fun(theta):
+        C, pull = low_rank(theta)
+        found = UpperBound()(C, LABELS, Logistic())
+        return found.log_z, pull(found.dK)
+
+    check_gradient(fun, THETA)
+
+
+# -- Titsias' bound --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian(0.1), Gaussian(0.1).weighted(WEIGHTS)], ids=["plain", "weights"])
+def test_titsias_bound_is_below_the_dense_evidence_and_rises_to_it(likelihood):
+    kernel, provider = SquaredExponential(THETA[0], THETA[1:]), Exact(variational=True)
+    dense = Exact()(kernel(X), NUMBERS, likelihood).log_z
+    bounds = [provider(low_rank(THETA, inducing=X[:m])[0], NUMBERS, likelihood).log_z for m in (5, 15, 30, N)]
+    assert all(np.diff(bounds) > 0.0)
+    assert bounds[-1] <= dense
+    assert dense - bounds[-1] < 1e-3
+    C, _ = low_rank(THETA)  # against its definition
+    noise = 0.1 / likelihood.row_weights(N)
+    Q = C.V @ C.V.T + np.diag(noise)
+    expected = -0.5 * NUMBERS @ np.linalg.solve(Q, NUMBERS) - 0.5 * np.linalg.slogdet(Q)[1] - 0.5 * (C.d / noise).sum()
+    weights = likelihood.row_weights(N)
+    expected += -0.5 * (weights @ np.log(np.full(N, 2.0 * np.pi * 0.1))) + 0.5 * np.log(noise).sum()
+    np.testing.assert_allclose(provider(C, NUMBERS, likelihood).log_z, expected, rtol=1e-10)
+
+
+def test_gradient_of_titsias_bound():
+    def fun(theta):
+        C, pull = low_rank(theta[:3])
+        found = Exact(variational=True)(C, np.stack([NUMBERS, LABELS], axis=1), Gaussian(theta[3]))
+        return found.log_z, np.concatenate([pull(found.dK), found.dlik])
+
+    check_gradient(fun, np.append(THETA, 0.2))
+    with pytest.raises(InvalidInput, match="'variational' of Exact must be True or False"):
+        Exact(variational="yes")
+
+
+# -- several classes -------------------------------------------------------------------------------------------------
+
+
+def shared_by_classes(theta):
+    return low_rank(theta)
+
+
+def of_each_class(theta):
+    kernel = PerClass(tuple(SquaredExponential(own[0], own[1:]) for own in theta.reshape(3, 3)))
+    K, k, pullback = kernel.inducing_vjp(np.vstack([Z, X]), Z)
+    return LowRankClasses.of(K, k), lambda adjoint: pullback(adjoint.covariances, adjoint.variances)
+
+
+KINDS = {
+    "shared": (shared_by_classes, THETA, Softmax()),
+    "own": (of_each_class, np.concatenate([THETA, 1.3 * THETA, 0.8 * THETA]), Softmax()),
+    "own-weights": (of_each_class, np.concatenate([THETA, 1.3 * THETA, 0.8 * THETA]), Softmax().weighted(WEIGHTS)),
+}
+kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+@kinds
+def test_classes_are_as_under_dense_matrices(kind):
+    covariance, theta, likelihood = kind
+    C, _ = covariance(theta)
+    found, dense = (SoftmaxLaplace()(K, CLASSES, likelihood) for K in (C, C.dense()))
+    assert abs(found.log_z - dense.log_z) < 1e-9
+    np.testing.assert_allclose(found.dK.variances[..., M:], np.diagonal(dense.dK, axis1=-2, axis2=-1), atol=1e-8)
+    found, dense = (SoftmaxLaplace()(K, CLASSES, likelihood, gradient=False) for K in (C, C.dense()))
+    for ours, theirs in zip(found.posterior.cavity(), dense.posterior.cavity(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+@kinds
+def test_gradient_of_classes_matches_central_differences(kind):
+    covariance, theta, likelihood = kind
+
+    def fun(theta):
+        C, pull = covariance(theta)
+        found = SoftmaxLaplace()(C, CLASSES, likelihood)
+        return found.log_z, pull(found.dK)
+
+    check_gradient(fun, theta)
+
+
+@kinds
+def test_predictions_of_classes(kind):
+    """A new row joins with the covariances v*'V' of the low-rank prior, and its own variance."""
+    covariance, theta, likelihood = kind
+    C, _ = covariance(theta)
+    parts = C.parts if isinstance(C, LowRankClasses) else (C,)
+    kernels = [SquaredExponential(own[0], own[1:]) for own in theta.reshape(-1, 3)]
+    new = RNG.normal(size=(4, 2))
+    K_cross, k = np.stack([kernel(Z, new) for kernel in kernels]), np.stack([kernel.diag(new) for kernel in kernels])
+    K_new = np.stack([kernel(new) for kernel in kernels])
+    dense_cross = np.stack([C.V @ np.linalg.solve(C.L, cross) for C, cross in zip(parts, K_cross, strict=True)])
+    if len(parts) == 1:
+        K_cross, k, K_new, dense_cross = K_cross[0], k[0], K_new[0], dense_cross[0]
+    found, dense = (SoftmaxLaplace()(K, CLASSES, likelihood, gradient=False).posterior for K in (C, C.dense()))
+    for ours, theirs in zip(found.predict(K_cross, k), dense.predict(dense_cross, k), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+    mean, joint = found.predict_jointly(K_cross, K_new)
+    np.testing.assert_allclose(mean, found.predict(K_cross, k)[0], atol=1e-12)
+    for ours, theirs in zip((mean, joint), dense.predict_jointly(dense_cross, K_new), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+@kinds
+def test_warm_and_cold_starts_of_classes_agree(kind):
+    covariance, theta, likelihood = kind
+    near = SoftmaxLaplace()(covariance(1.05 * theta)[0], CLASSES, likelihood).posterior.start
+    C, _ = covariance(theta)
+    cold = SoftmaxLaplace()(C, CLASSES, likelihood)
+    for start in (near, 50.0 * near, np.full_like(near, np.nan)):
+        assert abs(SoftmaxLaplace()(C, CLASSES, likelihood, start).log_z - cold.log_z) < 1e-9
+
+
+def test_two_classes_are_the_logistic_model_of_their_difference():
+    C, _ = low_rank(THETA)
+    both = SoftmaxLaplace()(C, (LABELS + 1.0) / 2.0, Softmax()).log_z
+    twice = LowRank.of(
+        *(2.0 * part for part in SquaredExponential(THETA[0], THETA[1:]).inducing_vjp(np.vstack([Z, X]), Z)[:2])
+    )
+    assert abs(both - Laplace()(twice, LABELS, Logistic()).log_z) < 1e-9
+
+
+def test_classes_at_wide_priors_converge_or_say_so():
+    for variance in (1e-6, 1e3, 1e6):
+        C, _ = low_rank(THETA * [variance, 1.0, 1.0])
+        dense = SoftmaxLaplace()(C.dense(), CLASSES, Softmax()).log_z
+        assert abs(SoftmaxLaplace()(C, CLASSES, Softmax()).log_z - dense) < 1e-6 * abs(dense)
+    with pytest.raises(NotConverged):
+        SoftmaxLaplace(max_iter=1)(low_rank(THETA)[0], CLASSES, Softmax())

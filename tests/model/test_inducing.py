@@ -9,7 +9,7 @@ import pytest
 
 from hmcgp import Model, find_map, sample
 from hmcgp.errors import InvalidInput
-from hmcgp.evidence import LowRank
+from hmcgp.evidence import Exact, LowRank
 from hmcgp.joint.density import JointDensity
 from hmcgp.kernels import Categorical, Matern, SquaredExponential, White
 from hmcgp.likelihoods import LabelNoise
@@ -25,6 +25,7 @@ RNG = np.random.default_rng(2)
 X = RNG.normal(size=(N, 2))
 LABELS = np.where(X[:, 0] + 0.4 * RNG.normal(size=N) > 0.0, 1.0, -1.0)
 NUMBERS = np.sin(X[:, 0]) + 0.2 * RNG.normal(size=N)
+CLASSES = np.digitize(X[:, 0] + 0.3 * RNG.normal(size=N), [-0.5, 0.5]).astype(float)
 Z = X[:M] + 0.01
 NEW = RNG.normal(size=(5, 2))
 WEIGHTS = RNG.uniform(0.5, 2.0, size=N)
@@ -37,6 +38,11 @@ MODELS = {
     "categories": {"y": LABELS, "kernel": SquaredExponential().on([0]) * Categorical().on([1])},
     "of one's own": {"y": LABELS, "kernel": Cauchy() * Matern()},
     "weights": {"y": LABELS, "weights": WEIGHTS},
+    "flips": {"y": LABELS, "likelihood": LabelNoise(link="probit"), "evidence": "ep"},
+    "lower": {"y": LABELS, "evidence": "lower"},
+    "classes": {"y": CLASSES, "likelihood": "softmax"},
+    "kernel per class": {"y": CLASSES, "likelihood": "softmax", "kernel": [SquaredExponential()] * 3},
+    "titsias": {"y": NUMBERS, "likelihood": "gaussian", "evidence": Exact(variational=True)},
     "columns": {"y": np.stack([NUMBERS, LABELS], axis=1), "likelihood": "gaussian"},
 }
 
@@ -54,26 +60,27 @@ def test_gradient_matches_central_differences(name):
         check_gradient(model.logdensity_and_grad, 0.5 * rng.normal(size=model.n_dim), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["laplace", "ep", "exact"])
+@pytest.mark.parametrize("name", ["laplace", "ep", "exact", "lower", "classes", "kernel per class", "titsias"])
 def test_inducing_inputs_at_all_rows_change_little(name):
     """Nothing but the jitter is between them."""
     dense, low_rank = build(name, inducing=None), build(name, inducing=X)
     u = np.zeros(dense.n_dim)
     assert abs(low_rank.evaluate(u).logdensity - dense.evaluate(u).logdensity) < 1e-3
     theta = dense.constrain(u)[None]
-    np.testing.assert_allclose(latent_moments(low_rank, theta, NEW), latent_moments(dense, theta, NEW), atol=1e-4)
+    for ours, theirs in zip(latent_moments(low_rank, theta, NEW), latent_moments(dense, theta, NEW), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["laplace", "ep", "exact", "columns"])
+@pytest.mark.parametrize("name", ["laplace", "ep", "exact", "columns", "flips", "lower", "kernel per class", "titsias"])
 def test_predictions_and_leave_one_out(name):
     model = build(name)
     theta = model.constrain(np.zeros(model.n_dim))[None]
     mean, variance = latent_moments(model, theta, NEW)
     assert np.isfinite(mean).all()
-    assert (variance > 0.0).all()
+    assert (variance.diagonal(axis1=-2, axis2=-1) > 0.0 if name == "kernel per class" else variance > 0.0).all()
     assert np.isfinite(loo(model, theta).elpd)
-    if name in ("laplace", "ep"):
-        assert probabilities(model, theta, NEW).shape == (5, 2)
+    if model.likelihood.targets != "numbers":
+        assert probabilities(model, theta, NEW).shape == (5, 3 if name == "kernel per class" else 2)
     else:
         joint = next(iter(observed_jointly(model, theta, NEW)))
         np.testing.assert_allclose(joint[0], mean[0], atol=1e-12)
@@ -88,7 +95,7 @@ def test_white_noise_stays_exact():
     assert abs(with_white.evaluate(u).logdensity - dense.evaluate(u).logdensity) < 1e-4
 
 
-@pytest.mark.parametrize("name", ["laplace", "ep", "exact"])
+@pytest.mark.parametrize("name", ["laplace", "ep", "exact", "lower"])
 def test_more_rows_are_as_all_rows_at_once(name):
     model = build(name)
     rows, y = NEW, np.where(NEW[:, 0] > 0.0, 1.0, -1.0)
@@ -141,19 +148,19 @@ def test_bad_inducing_inputs_are_refused(inducing, message):
         Model(X, LABELS, inducing=np.full((3, 2), np.nan))
 
 
-@pytest.mark.parametrize("evidence", ["lower", "sampled"])
+@pytest.mark.parametrize("evidence", ["tap", "naive", "sampled"])
 def test_providers_of_dense_matrices_are_refused_at_once(evidence):
     with pytest.raises(InvalidInput, match="knows dense covariances only"):
-        Model(X, LABELS, evidence=evidence, inducing=Z)
+        Model(X, LABELS, likelihood="probit", evidence=evidence, inducing=Z)
     with pytest.raises(InvalidInput, match="knows dense covariances only"):
-        build("laplace").with_evidence(evidence)
+        build("ep").with_evidence(evidence)
 
 
 def test_what_else_needs_a_dense_matrix_is_refused():
     with pytest.raises(InvalidInput, match="LabelNoise"):
-        Model(X, LABELS, likelihood=LabelNoise(0.1), evidence="ep", inducing=Z)
-    with pytest.raises(InvalidInput, match="dense"):
-        Model(X, np.arange(N) % 3, likelihood="softmax", inducing=Z)
+        Model(X, LABELS, likelihood=LabelNoise(0.1, link="step"), evidence="ep", inducing=Z)
+    with pytest.raises(InvalidInput, match="MultinomialEP knows dense covariances only"):
+        Model(X, CLASSES, likelihood="multinomial_probit", inducing=Z)
     with pytest.raises(InvalidInput, match="dense covariances only"):
         JointDensity(build("laplace"))
     with pytest.raises(InvalidInput, match="EM-EP knows dense"):

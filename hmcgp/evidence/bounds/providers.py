@@ -43,8 +43,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from hmcgp.evidence.base import Evidence, SolverProvider
+from hmcgp.evidence.base import Evidence, SolverProvider, Structure
 from hmcgp.evidence.bounds import optimisation as core
+from hmcgp.evidence.low_rank.bounds import lower_bound, upper_bound
+from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.products import LatentProducts, by_factor
 from hmcgp.evidence.status import (
     leave_out,
@@ -133,6 +135,7 @@ class LowerBound(SolverProvider):
     tol: float = 1e-10
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic,)
+    takes_low_rank: ClassVar[bool] = True
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         begin, warm = self.starting_point(start, y, len(y))
@@ -143,6 +146,12 @@ class LowerBound(SolverProvider):
         f, alpha, nu, root_w = (state[row] for row in (core.MEAN, core.ALPHA, core.NU, core.ROOT_CURVATURE))
         posterior = LowerBoundPosterior(f, alpha, nu, root_w, None if gradient else L)
         return Evidence(log_z, L if gradient else None, np.empty(0), posterior, n_factor - 1, residual)
+
+    def _solve_low_rank(
+        self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+    ) -> Evidence:
+        assert isinstance(C, LowRank)
+        return lower_bound(self, C, y, likelihood, start, gradient)
 
 
 @dataclass(frozen=True)
@@ -163,6 +172,7 @@ class UpperBound(SolverProvider):
     tol: float = 1e-10
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic,)
+    takes_low_rank: ClassVar[bool] = True
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         begin, warm = self.starting_point(start, y, len(y))
@@ -172,3 +182,9 @@ class UpperBound(SolverProvider):
         raise_for_status(self, status, n_factor, residual, K)
         posterior = UpperBoundPosterior(mean, b)
         return Evidence(log_z, dK if gradient else None, np.empty(0), posterior, n_factor - 1, residual)
+
+    def _solve_low_rank(
+        self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+    ) -> Evidence:
+        assert isinstance(C, LowRank)
+        return upper_bound(self, C, y, likelihood, start, gradient)

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence.base import Evidence, SiteProvider
+from hmcgp.evidence.base import Evidence, SiteProvider, Structure
 from hmcgp.evidence.ep import double_loop as double
 from hmcgp.evidence.ep import sweeps as core
 from hmcgp.evidence.ep.site_posterior import Sites
@@ -110,18 +110,19 @@ class BinarySiteProvider(SiteProvider):
     is followed from a prior variance of 1 upwards, in steps.
     """
 
-    def _solve_cold(self, K: Array, y: Array, likelihood: Likelihood, gradient: bool) -> Evidence:
+    def _solve_cold(self, K: Array | Structure, y: Array, likelihood: Likelihood, gradient: bool) -> Evidence:
         start = None
         if isinstance(likelihood, LabelNoise) and likelihood.site()[1] > 0.0:
-            variance = float(np.max(np.diagonal(K)))
+            variance = float(np.max(K.variances if isinstance(K, LowRank) else np.diagonal(K)))
             n_steps = math.ceil(math.log(variance, _STEP_OF_VARIANCE)) if 1.0 < variance < _MAX_VARIANCE else 0
             try:
                 for k in range(n_steps, 0, -1):
-                    start = self._solve(K / _STEP_OF_VARIANCE**k, y, likelihood, start, False).posterior.start
-                return self._solve(K, y, likelihood, start, gradient)
+                    narrower = K / _STEP_OF_VARIANCE**k
+                    start = self._solve_any(narrower, y, likelihood, start, False).posterior.start
+                return self._solve_any(K, y, likelihood, start, gradient)
             except (NotConverged, NotPositiveDefinite):
                 pass  # no way leads there in steps
-        return self._solve(K, y, likelihood, None, gradient)
+        return self._solve_any(K, y, likelihood, None, gradient)
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ class EP(BinarySiteProvider):
         return site_evidence(self, K, y, likelihood, solved, gradient)
 
     def _solve_low_rank(
-        self, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+        self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
     ) -> Evidence:
+        assert isinstance(C, LowRank)
         return ep_evidence(self, C, y, likelihood, start, gradient)

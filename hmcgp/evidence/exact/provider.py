@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
-from hmcgp.evidence.base import Evidence, Provider
+from hmcgp.evidence.base import Evidence, Provider, Structure
 from hmcgp.evidence.exact import factorisation as core
 from hmcgp.evidence.exact.posterior import ExactPosterior
 from hmcgp.evidence.exact.repeated_rows import weighted_evidence
@@ -41,9 +41,14 @@ class Exact(Provider):
     ----------
     solver : {"cholesky"}
         How K + diag noise is inverted.
+    variational : bool, default=False
+        With inducing inputs, Titsias' lower bound on the evidence of the dense model (2009) in the place of the
+        evidence under the approximate covariance (FITC).  A bound cannot be too good: more inducing inputs raise it.
+        Without inducing inputs, nothing changes.
     """
 
     solver: InitVar[str] = "cholesky"
+    variational: bool = False
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Gaussian, VaryingNoise, OutputNoise)
     takes_low_rank: ClassVar[bool] = True
 
@@ -55,6 +60,8 @@ class Exact(Provider):
             )
         if lowered(solver) != "cholesky":
             raise InvalidInput(f"'solver' of Exact must be 'cholesky'; got {solver!r}.")
+        if not isinstance(self.variational, bool):
+            raise InvalidInput(f"'variational' of Exact must be True or False; got {self.variational!r}.")
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         assert isinstance(likelihood, NoisyNumbers)
@@ -77,7 +84,8 @@ class Exact(Provider):
         return Evidence(log_z, L if gradient else None, dlik, posterior, 0, 0.0)
 
     def _solve_low_rank(
-        self, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+        self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
     ) -> Evidence:
         assert isinstance(likelihood, NoisyNumbers)
-        return gaussian_evidence(C, y, likelihood, gradient)
+        assert isinstance(C, LowRank)
+        return gaussian_evidence(C, y, likelihood, gradient, self.variational)

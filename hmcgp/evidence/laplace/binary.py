@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.evidence import mode_rows as row
-from hmcgp.evidence.base import Evidence, SolverProvider
+from hmcgp.evidence.base import Evidence, SolverProvider, Structure
 from hmcgp.evidence.laplace import mode_search as core
 from hmcgp.evidence.low_rank.laplace import laplace_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
@@ -110,6 +110,7 @@ class Laplace(SolverProvider):
         return Evidence(log_z, None, _NONE, LaplacePosterior(f, alpha, root_w, L, K), n_factor - 1, residual)
 
     def _solve_low_rank(
-        self, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+        self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
     ) -> Evidence:
+        assert isinstance(C, LowRank)
         return laplace_evidence(self, C, y, likelihood, start, gradient)

@@ -37,9 +37,17 @@ from scipy.linalg import solve_triangular
 
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import mode_rows as row
-from hmcgp.evidence.base import Evidence, SolverProvider
+from hmcgp.evidence.base import Evidence, SolverProvider, Structure
 from hmcgp.evidence.laplace import softmax_mode_search as core
-from hmcgp.evidence.status import CONVERGED, needs_factor, raise_for_status, symmetric
+from hmcgp.evidence.low_rank.softmax import softmax_evidence
+from hmcgp.evidence.status import (
+    CONVERGED,
+    leave_classes_out,
+    needs_factor,
+    raise_for_status,
+    softmax_precision,
+    symmetric,
+)
 from hmcgp.likelihoods import Likelihood, Softmax
 from hmcgp.runtime.typing import Array
 
@@ -64,15 +72,11 @@ class SoftmaxPosterior:
         """Leave-one-out mean (n, C) and covariance (n, C, C) of the latents of every row, by linear response."""
         K = symmetric(needs_factor(self.K, "for cavities"))
         _, S = self.predict(K, np.diagonal(K, axis1=1, axis2=2))
-        V = np.linalg.solve(np.eye(S.shape[1]) - S @ self.site_precision(), S)  # (I - SW)⁻¹S = S(I - WS)⁻¹
-        V = 0.5 * (V + V.transpose(0, 2, 1))
-        return self.f.T - np.einsum("nab,bn->na", V, self.alpha), V
+        return leave_classes_out(self.f, self.alpha, S, self.p)
 
     def site_precision(self) -> Array:
         """W of each row, of shape (n, C, C)."""
-        p = self.p.T
-        outer = p[:, :, None] * p[:, None, :]
-        return p[:, :, None] * np.eye(p.shape[1]) - outer / p.sum(axis=1)[:, None, None]
+        return softmax_precision(self.p)
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
         """Mean (m, C) and covariance (m, C, C) of the C latents at each of m new inputs (see `Posterior.predict`).
@@ -139,6 +143,7 @@ class SoftmaxLaplace(SolverProvider):
     tol: float = 1e-10
     max_iter: int = 200
     supports: ClassVar[tuple[type[Likelihood], ...]] = (Softmax,)
+    takes_low_rank: ClassVar[bool] = True
 
     def matrices(self, n_latents: int) -> int:
         return n_latents + 3
@@ -158,3 +163,9 @@ class SoftmaxLaplace(SolverProvider):
         posterior = SoftmaxPosterior(f, alpha, weights * pi, *factors)
         G = dK.reshape(K.shape) if gradient else None
         return Evidence(log_z, G, np.empty(0), posterior, n_factor - 1, residual)
+
+    def _solve_low_rank(
+        self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
+    ) -> Evidence:
+        assert isinstance(likelihood, Softmax)
+        return softmax_evidence(self, C, y, likelihood, start, gradient)

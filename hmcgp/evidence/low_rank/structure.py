@@ -27,7 +27,7 @@ of the mean of diag K_mm: part of the model, and of its gradient.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -97,6 +97,11 @@ class LowRank:
         """Number m of inducing inputs."""
         return self.V.shape[1]
 
+    def __truediv__(self, divisor: float) -> Self:
+        """C divided by a positive number."""
+        root = divisor**0.5
+        return replace(self, V=self.V / root, d=self.d / divisor, L=self.L / root, variances=self.variances / divisor)
+
     def times(self, x: Array) -> Array:
         """Cx, for x of shape (n,)."""
         return np.asarray(self.V @ (x @ self.V) + self.d * x)
@@ -104,6 +109,35 @@ class LowRank:
     def dense(self) -> Array:
         """C as a matrix, of shape (n, n)."""
         return self.V @ self.V.T + np.diag(self.d)
+
+    def pull_back(self, x: Array, z: Array, work: Array, VRV: Array, dd: Array) -> LowRankAdjoint:
+        """Cotangent of what the kernel computed, for G = ½ Σ_k (x_k z_k' + z_k x_k') - ½ R.
+
+        Parameters
+        ----------
+        x, z : ndarrays of shape (n, k)
+        work : ndarray of shape (m + n, m)
+            RV below its first m rows; it becomes the result.
+        VRV : ndarray of shape (m, m)
+            V'RV.
+        dd : ndarray of shape (n,)
+            Cotangent of d: the diagonal of G.
+        """
+        m, rows = self.rank, work[self.rank :]
+        Vx, Vz = self.V.T @ x, self.V.T @ z  # (m, k)
+        rows *= -1.0
+        rows -= (2.0 * dd)[:, None] * self.V
+        rows += x @ Vz.T
+        rows += z @ Vx.T
+        solve_rows_inplace(self.L, rows, True)
+        M = Vz @ Vx.T + Vx @ Vz.T - VRV  # V̄'V, less 2 Σ d̄_i v_i v_i'
+        add_weighted_gram(self.V, -2.0 * dd, M)
+        solve_rows_inplace(self.L, M, True)
+        M = np.ascontiguousarray(M.T)
+        solve_rows_inplace(self.L, M, True)
+        work[:m] = -0.25 * (M + M.T)
+        work[np.arange(m), np.arange(m)] += JITTER / m * np.trace(work[:m])
+        return LowRankAdjoint(work, np.concatenate([np.zeros(m), dd]))
 
     def conditioned(self, w: Array) -> Conditioned:
         """Algebra of C with site precisions w, of shape (n,); raises NotPositiveDefinite where C⁻¹ + W is not."""
@@ -164,7 +198,9 @@ class Conditioned:
         q = np.einsum("nm,nm->n", prior.V, rows)
         return SolvedRows(work, q, self._variances(q))
 
-    def pull_back(self, x: Array, z: Array, solved: SolvedRows, share: float = 1.0) -> LowRankAdjoint:
+    def pull_back(
+        self, x: Array, z: Array, solved: SolvedRows, share: float = 1.0, dd: Array | None = None
+    ) -> LowRankAdjoint:
         """Cotangent of what the kernel computed, for G = ½ Σ_k (x_k z_k' + z_k x_k') - ½ share R.
 
         Parameters
@@ -173,26 +209,14 @@ class Conditioned:
         solved : SolvedRows
             Of `solved_rows`; its work space becomes the result.
         share : float, default=1
+        dd : ndarray of shape (n,), optional
+            Cotangent of d, where it is not the diagonal of G.
         """
-        prior, m = self.prior, self.prior.rank
-        dd = self.pull_back_diagonal(x, z, solved, share)
-        Vx, Vz = prior.V.T @ x, prior.V.T @ z  # (m, k)
+        m = self.prior.rank
+        dd = self.pull_back_diagonal(x, z, solved, share) if dd is None else dd
         rows = solved.work[m:]
-        rows *= (-share * self.s)[:, None]
-        rows -= (2.0 * dd)[:, None] * prior.V
-        rows += x @ Vz.T
-        rows += z @ Vx.T
-        solve_rows_inplace(prior.L, rows, True)
-        # V̄'V = Σ_k (V'z)(V'x)' + (V'x)(V'z)' - share (I - A⁻¹) - 2 Σ d̄_i v_i v_i'
-        M = Vz @ Vx.T + Vx @ Vz.T - share * np.eye(m)
-        M += share * _inverse(self.L)
-        add_weighted_gram(prior.V, -2.0 * dd, M)
-        solve_rows_inplace(prior.L, M, True)
-        M = np.ascontiguousarray(M.T)
-        solve_rows_inplace(prior.L, M, True)
-        solved.work[:m] = -0.25 * (M + M.T)
-        solved.work[np.arange(m), np.arange(m)] += JITTER / m * np.trace(solved.work[:m])
-        return LowRankAdjoint(solved.work, np.concatenate([np.zeros(m), dd]))
+        rows *= (share * self.s)[:, None]  # share RV
+        return self.prior.pull_back(x, z, solved.work, share * (np.eye(m) - inverse(self.L)), dd)
 
     def pull_back_diagonal(self, x: Array, z: Array, solved: SolvedRows, share: float = 1.0) -> Array:
         """Diagonal of G, of shape (n,): the derivative in any variance that is added to C."""
@@ -207,9 +231,9 @@ class SolvedRows(NamedTuple):
     variances: Array  # (n,) S_ii
 
 
-def _inverse(L: Array) -> Array:
+def inverse(L: Array) -> Array:
     """(LL')⁻¹, of shape (m, m)."""
-    inverse = np.eye(len(L))
-    solve_rows_inplace(L, inverse, False)
-    solve_rows_inplace(L, inverse, True)
-    return inverse
+    out = np.eye(len(L))
+    solve_rows_inplace(L, out, False)
+    solve_rows_inplace(L, out, True)
+    return out
