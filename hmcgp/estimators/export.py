@@ -54,7 +54,7 @@ def to_arviz(
         trace if isinstance(positions, slice) else trace.chosen(positions),
         gp.parameters_,
         constant_data={"X": gp._inputs.scaling.undo(gp._targets.layout.inputs(model.X))},
-        features=getattr(gp, "feature_names_in_", None),
+        features=gp._inputs.names if hasattr(gp, "feature_names_in_") else None,
         outputs=getattr(gp, "output_names_", ()),
         attrs={} if gp.refinement_ is None else {"refinement": str(gp.refinement_)},
         audit=None if audit is None else audit.to_dict(),
