@@ -60,7 +60,7 @@ def fit(options: argparse.Namespace) -> None:
     print(f"{len(X)} rows, {X.shape[1]} inputs; {task} of {options.target!r}", file=sys.stderr)
     settings = {
         name: value
-        for name in ("evidence", "sampler", "draws", "tune", "chains", "max_time", "random_state")
+        for name in ("evidence", "sampler", "draws", "tune", "chains", "max_time", "random_state", "missing")
         if (value := getattr(options, name)) is not None
     }
     folder = Path(options.out or f"{Path(options.table).stem}-hmcgp")
@@ -191,6 +191,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--task", choices=["classification", "regression"], help="default: by the target's values")
     one.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="columns to leave out")
     one.add_argument("--weight", metavar="COLUMN", help="weights of the rows")
+    one.add_argument(
+        "--missing", choices=["error", "indicator"], help="empty cells: refused (default), or an input of their own"
+    )
     one.add_argument("--evidence", help="how the latent function is integrated (default: laplace, refined by EP)")
     one.add_argument("--sampler", help="how the hyperparameters are: hmc, nuts, map, …")
     one.add_argument("--draws", type=int, help="draws per chain")

@@ -41,8 +41,7 @@ def main() -> None:
 
     columns = ["mean", "sd", "q5", "median", "q95", "ess_bulk", "r_hat"]
     print("\nPosterior of the hyperparameters (inputs in standard deviations):")
-    formats = {"ess_bulk": "{:.0f}".format, "r_hat": "{:.3f}".format}
-    print(gp.summary()[columns].to_string(float_format="{:.4g}".format, formatters=formats))
+    print(gp.summary()[columns].to_string())
     stats = gp.sampling_trace_.stats
     print(f"\n{gp.refinement_}")
     print(

@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
+from hmcgp.estimators.conventions import Conventions
 from hmcgp.estimators.inducing import checked_error, with_chosen_inducing
 from hmcgp.estimators.inducing_error import InducingError
 from hmcgp.estimators.inspection import Inspection
 from hmcgp.estimators.prediction_draws import PredictionDraws, n_each
 from hmcgp.estimators.refinement import Refinement, refined, reweighted, wanted_models
-from hmcgp.estimators.saving import load_estimator, save_estimator
-from hmcgp.estimators.settings import check_settings, validated
+from hmcgp.estimators.settings import check_settings
 from hmcgp.estimators.table import Inputs, Targets, TrainingTable
 from hmcgp.estimators.weights import drop_zero_weight_rows
 from hmcgp.evidence import EvidenceProvider
@@ -56,7 +54,7 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
             raise
 
 
-class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
+class GaussianProcess(Inspection, Conventions):
     """Base of the estimators; see `GPClassifier` and `GPRegressor` for the parameters."""
 
     targets: ClassVar[str]  # "labels" or "numbers": what y holds
@@ -76,12 +74,9 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
     checkpoint: str | os.PathLike[str] | None
     refine: str | None = None
     inducing: Any
+    missing: str
     refinement_: Refinement | None
     inducing_error_: InducingError | None
-
-    def _keep_settings(self, arguments: Mapping[str, Any]) -> None:
-        """Keep the arguments of `__init__` under their names, unchanged, as scikit-learn wants it."""
-        self.__dict__.update({name: value for name, value in arguments.items() if name not in ("self", "__class__")})
 
     # -- fitting -----------------------------------------------------------------------------------------------------
 
@@ -91,9 +86,9 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
-            Numeric, finite inputs.  A DataFrame may be of pandas or polars (or whatever narwhals reads).  Its columns
-            of categories, Enums or text are categories: the default kernel is then that of the others times
-            `kernels.Categorical`.  Booleans are the numbers 0 and 1.
+            Numeric, finite inputs; NaN where one is missing, with `missing="indicator"`.  A DataFrame may be of pandas
+            or polars (or whatever narwhals reads).  Its columns of categories, Enums or text are categories: the
+            default kernel is then that of the others times `kernels.Categorical`.  Booleans are the numbers 0 and 1.
         y : array-like or Series of shape (n,)
             A classifier takes two or more different labels (numbers, strings or booleans), a regressor finite numbers.
         sample_weight : array-like of shape (n,), optional
@@ -278,7 +273,7 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
 
     def _scaled(self, X: Any) -> Array:
         """Validated new inputs on the scale of the model."""
-        return self._inputs.scaling.apply(validated(self, self._inputs.columns.encode(X), reset=False))
+        return self._inputs.encode(self, X)
 
     def _new_inputs(self, X: Any, *, each_draw: bool = False) -> tuple[Model, WeightedDraws, Array]:
         """Arguments of functions of `hmcgp.posterior.predict`: the model, the draws, and new inputs on its scale.
@@ -306,45 +301,3 @@ class GaussianProcess(Inspection, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         self._predictions.clear()
-
-    # -- keeping it --------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | Path) -> None:
-        """Write the estimator, fitted or not, to one file, atomically.
-
-        The file holds settings as JSON and arrays as `.npy`, no code.  Classes of your own (a kernel, a prior) are
-        written by name, with their attributes; functions by name; a lambda is refused.
-
-        Parameters
-        ----------
-        path : path-like
-            By custom ``*.hmcgp``.  An old file is replaced only once the new one is complete.
-        """
-        save_estimator(self, path)
-
-    @classmethod
-    def load(cls, path: str | Path, *, trusted: Sequence[Any] = ()) -> Self:
-        """Read an estimator written by `save`; nothing in the file is executed.
-
-        Parameters
-        ----------
-        path : path-like
-        trusted : sequence of classes and functions
-            Those of your own that the estimator uses: ``trusted=[MyKernel]``.  A file that names others is refused.
-
-        Returns
-        -------
-        estimator
-            With the same predictions, to the last bit.
-
-        Raises
-        ------
-        InvalidInput
-            If the file is damaged, of another format or class, or uses classes that are not trusted.
-
-        Warns
-        -----
-        sklearn.exceptions.InconsistentVersionWarning
-            If the file was written by another version of hmcgp or numpy.
-        """
-        return load_estimator(path, cls, trusted)

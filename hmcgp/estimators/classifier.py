@@ -93,6 +93,10 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     standardize : bool, default=True
         Give every input mean 0 and standard deviation 1.  Length scales then are in units of standard deviations, which
         is what the default priors expect.
+    missing : {"error", "indicator"}, default="error"
+        Missing values in X (NaN, None).  "error" refuses them.  "indicator" gives each input with gaps in the training
+        rows an indicator, 0 or 1, as a further input with its own length scale ("missingindicator_glu"), and fills the
+        gap with the mean; missing categories are a level of their own.  New rows may have gaps in these inputs only.
     random_state : None, int, SeedSequence, Generator or RandomState
         An int makes the fit reproducible.
     progressbar : bool, default=True
@@ -166,6 +170,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         inducing: int | str | Any | None = "auto",
+        missing: str = "error",
     ) -> None:
         self._keep_settings(locals())
 
@@ -198,6 +203,11 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         rows as leave the probabilities of 256 of the rows within 0.002 (`posterior.reduction`).
         """
         return predict.probabilities(*self._new_inputs(X), n_jobs=self.n_jobs)
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of `predict_proba`, of shape (m, C); -inf where a probability is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def predict(self, X: Any) -> Any:
         """The most probable class of each row, of shape (m,)."""

@@ -25,6 +25,7 @@ from hmcgp.errors import DataWarning, InvalidInput, warn_user
 from hmcgp.runtime.typing import Array
 
 _UNKNOWN = -1.0  # the code of a category that was not among the training rows
+_MISSING = "(missing)"  # the level of missing categories
 _SHOWN = 5  # names listed in a message before "…"
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
 _OF_TEXT = (nw.Categorical, nw.Enum, nw.String)
@@ -50,8 +51,11 @@ class Columns:
     categories: dict[str, NDArray[Any]]  # by the name of the input, in the order of the codes 0, 1, …
 
     @classmethod
-    def learn(cls, X: Any) -> Columns:
-        """Find the columns of a DataFrame that hold categories or text; warn of many levels and of orders ignored."""
+    def learn(cls, X: Any, missing: str = "error") -> Columns:
+        """Find the columns of a DataFrame that hold categories or text; warn of many levels and of orders ignored.
+
+        Missing categories are a level of their own if `missing` is "indicator", and refused otherwise.
+        """
         frame = _frame(X, "X")
         if frame is None:
             return cls({})
@@ -60,7 +64,7 @@ class Columns:
             for name, column in zip(input_names(frame.columns), frame.iter_columns(), strict=True)
             if _holds_text(column)
         }
-        found = cls({name: np.unique(_labels(column)) for name, column in columns.items()})
+        found = cls({name: np.unique(_labels(column, missing == "indicator")) for name, column in columns.items()})
         _warn_about_order({name: column for name, column in columns.items() if _is_ordered(column)})
         _warn_about_levels({name: len(levels) for name, levels in found.categories.items()}, len(frame))
         return found
@@ -87,16 +91,25 @@ def input_names(names: Sequence[Any]) -> list[str]:
     return list(names) if all(isinstance(name, str) for name in names) else [f"x{i}" for i in range(len(names))]
 
 
-def check_finite(X: Array, names: Sequence[str]) -> None:
-    """Refuse NaN and infinity in inputs of shape (n, d), and name their columns.
+def check_finite(X: Array, names: Sequence[str], with_gaps: Sequence[str] | None = (), *, learnt: bool = False) -> None:
+    """Refuse infinity in inputs of shape (n, d), and NaN outside columns `with_gaps` (None: all); name the columns.
 
-    The words before the colon are scikit-learn's, which its checks of estimators look for.
+    The words before the colon are scikit-learn's, which its checks of estimators look for.  `learnt` says that the
+    columns with gaps were learnt from the training rows.
     """
     if np.isfinite(X).all():
         return
-    bad, what = np.isnan(X), "NaN"
-    remedy = "Drop these rows, or fill the gaps in before, as make_pipeline(SimpleImputer(), gp) does (sklearn.impute)."
+    bad, what = np.isnan(X) & [with_gaps is not None and name not in with_gaps for name in names], "NaN"
+    remedy = "fill the gaps in before, as make_pipeline(SimpleImputer(), gp) does (sklearn.impute)."
+    remedy = (
+        "These columns had no gaps in the rows that were fitted, from which to learn what a gap means: drop these "
+        f"rows, or {remedy}"
+        if learnt
+        else f"Take missing='indicator', drop these rows, or {remedy}"
+    )
     if not bad.any():
+        if not np.isinf(X).any():
+            return
         bad, what = np.isinf(X), "infinity or a value too large for dtype('float64')"
         remedy = "Look for a division by zero or log(0) behind them, and drop or clip these values."
     counts = {repr(name): int(n) for name, n in zip(names, bad.sum(axis=0), strict=True) if n}
@@ -169,19 +182,21 @@ def _is_ordered(column: nw.Series[Any]) -> bool:
     return bool(getattr(getattr(column.to_native(), "dtype", None), "ordered", False))
 
 
-def _labels(column: nw.Series[Any]) -> NDArray[Any]:
+def _labels(column: nw.Series[Any], with_gaps: bool) -> NDArray[Any]:
+    """Levels of a column as text; those that are missing are a level of their own, or refused."""
     values = column.to_numpy()
-    missing = int(pd.isna(values).sum())
-    if missing:
+    missing = pd.isna(values)
+    if missing.any() and not with_gaps:
         raise InvalidInput(
-            f"column {column.name!r} holds {missing} missing categories (NaN). Give them a category of their own, such "
-            "as 'unknown', or drop the rows."
+            f"column {column.name!r} holds {int(missing.sum())} missing categories (NaN). Take missing='indicator' if "
+            "the rows that are fitted have some, too; give them a category of their own, such as 'unknown'; or drop "
+            "the rows."
         )
-    return np.asarray(values, dtype=object).astype(str)
+    return np.where(missing, _MISSING, np.asarray(values, dtype=object)).astype(str)
 
 
 def _codes(column: nw.Series[Any], known: NDArray[Any]) -> Array:
-    found = _labels(column)
+    found = _labels(column, _MISSING in known)
     place = np.minimum(np.searchsorted(known, found), len(known) - 1)
     is_known = known[place] == found
     if not is_known.all():

@@ -124,7 +124,7 @@ def effect_of(
         inputs=names,
         values=tuple(table.labels(c, g) for c, g in zip(columns, grids, strict=True)),
         mean=found[0], low=found[1], high=found[2], level=float(level), response=response, targets=targets,
-        data=tuple(table.labels(c, table.X[:, c]) for c in columns),
+        data=tuple(table.labels(c, x) for c, x in zip(columns, table.present(columns), strict=True)),
         categories=tuple(table.names[c] in table.levels for c in columns),
         held=held, n_rows=len(others), curves=each,
     )  # fmt: skip
@@ -214,14 +214,23 @@ class UserTable:
         self.names: list[str] = gp._inputs.names
         self.levels: Mapping[str, NDArray[Any]] = gp._inputs.columns.categories
         self.X: Array = self._inputs.scaling.undo(gp._targets.layout.inputs(gp.model_.X))
+        self._given = self._inputs.gaps.restore(self.X)  # (n, d), with its gaps
         for name in self.levels:  # codes, up to rounding
             c = self.names.index(name)
             self.X[:, c] = np.round(self.X[:, c])
         self.targets: list[Any] = list(getattr(gp, "classes_", getattr(gp, "output_names_", ())))
 
     def frame(self) -> pd.DataFrame:
-        """The inputs, categories as levels."""
-        return pd.DataFrame({name: self.labels(c, self.X[:, c]) for c, name in enumerate(self.names)})
+        """The user's inputs, categories as levels, with their gaps."""
+        return pd.DataFrame(
+            {name: self.labels(c, x) for c, (name, x) in enumerate(zip(self.names, self._given.T, strict=False))}
+        )
+
+    def present(self, columns: Sequence[int]) -> list[Array]:
+        """Values of some inputs, in the training rows that have them all."""
+        d = self._given.shape[1]  # indicators, behind it, have no gaps
+        here = ~np.isnan(self._given[:, [c for c in columns if c < d]]).any(axis=1)
+        return [self.X[here, c] for c in columns]
 
     def scale(self, X: Array) -> Array:
         """Inputs of the model."""
@@ -257,7 +266,7 @@ class UserTable:
             if not np.isfinite(given).all():
                 raise InvalidInput(f"'values' of {self.names[column]!r} must be finite.")
             return given
-        found = np.unique(self.X[:, column])
+        found = np.unique(self.present([column])[0])
         few = len(found) <= n or self.names[column] in self.levels
         return found if few else np.linspace(found[0], found[-1], n)
 
@@ -288,4 +297,5 @@ class UserTable:
         mesh = np.stack([axis.ravel() for axis in np.meshgrid(*grids, indexing="ij")], axis=1)  # (G, columns)
         X = np.repeat(rows[None], len(mesh), axis=0)
         X[:, :, list(columns)] = mesh[:, None, :]
+        self._inputs.gaps.known(X, columns)
         return X

@@ -55,7 +55,7 @@ def to_arviz(
         trace if isinstance(positions, slice) else trace.chosen(positions),
         gp.parameters_,
         constant_data={"X": gp._inputs.scaling.undo(gp._targets.layout.inputs(model.X))},
-        features=getattr(gp, "feature_names_in_", None),
+        features=gp._inputs.names if hasattr(gp, "feature_names_in_") else None,
         outputs=getattr(gp, "output_names_", ()),
         attrs={name: str(found) for name, found in told.items() if found is not None},
         audit=None if audit is None else audit.to_dict(),

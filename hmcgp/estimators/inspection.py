@@ -49,10 +49,16 @@ class Inspection:
         check_is_fitted(self)
         return self.model_.parameters
 
-    def summary(self) -> pd.DataFrame:
-        """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter."""
+    def summary(self, round_to: int | None = 3) -> pd.DataFrame:
+        """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter.
+
+        Parameters
+        ----------
+        round_to : int or None, default=3
+            Significant digits; None keeps all.  The columns are those of `hmcgp.diagnostics.summary`.
+        """
         check_is_fitted(self)
-        return diagnostics.summary(self.trace_)
+        return diagnostics.summary(self.trace_, round_to=round_to)
 
     def log_marginal_likelihood(self, theta: Theta | None = None, eval_gradient: bool = False) -> Any:
         """Log evidence of the training labels at given hyperparameters.
@@ -94,7 +100,7 @@ class Inspection:
         draws = self._kept_draws()
         r_eff = 1.0
         if len(draws) > 1:
-            ess = self.summary()["ess_bulk"].min() / len(draws)
+            ess = diagnostics.summary(self.trace_)["ess_bulk"].min() / len(draws)
             r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
         groups = self._targets.layout.row_groups
         found = leaving_out.loo(self.model_, draws, row_groups=groups, r_eff=r_eff, n_jobs=self.n_jobs)

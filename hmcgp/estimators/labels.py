@@ -14,7 +14,7 @@ from sklearn.utils.validation import column_or_1d
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import Columns, plain_targets
 from hmcgp.estimators.outputs import OneOutput
-from hmcgp.estimators.settings import validated
+from hmcgp.estimators.settings import gaps_allowed, validated
 from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable, warn_about_copies
 from hmcgp.estimators.weights import class_weights, concatenate_weights, drop_zero_weight_rows
 from hmcgp.evidence import EvidenceProvider, MultinomialEP, SoftmaxLaplace
@@ -84,8 +84,8 @@ class LabelTargets(Targets):
 def label_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
     """Training table of a classifier, which learns the names of the columns; arguments as of `GPClassifier.fit`."""
     X, y, weights, _ = drop_zero_weight_rows(X, y, sample_weight)
-    columns = Columns.learn(X)
-    X, y = validated(gp, columns.encode(X), y, ensure_min_samples=2)
+    columns = Columns.learn(X, gp.missing)
+    X, y = validated(gp, columns.encode(X), gaps_allowed(gp), y, ensure_min_samples=2)
     _check_labels(y)
     classes, codes = np.unique(y, return_inverse=True)
     _check_several(classes)
@@ -103,6 +103,7 @@ def label_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
     of_codes = isinstance(gp.likelihood, Classes) or lowered(gp.likelihood) in _NAMES_OF_CLASSES
     targets = LabelTargets(classes, len(classes) > 2 or of_codes, of_class)
     inputs = Inputs.learn(gp, X, columns, weights)
+    X = inputs.gaps.complete(X)
     encoded = targets.from_codes(codes)
     warn_about_copies(X, encoded)
     kernel = _kernel(gp.kernel, inputs.default_kernel(), likelihood, classes)

@@ -14,7 +14,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import Columns, plain_numbers
 from hmcgp.estimators.outputs import CoregionalOutputs, IndependentOutputs, OneOutput
 from hmcgp.estimators.scaling import Scaling
-from hmcgp.estimators.settings import validated
+from hmcgp.estimators.settings import gaps_allowed, validated
 from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable
 from hmcgp.estimators.weights import concatenate_weights, drop_zero_weight_rows
 from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
@@ -119,16 +119,17 @@ class NumberTargets(Targets):
 def number_table(gp: Any, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> TrainingTable:
     """Training table of a regressor, which learns the names of the columns; arguments as of `GPRegressor.fit`."""
     X, y, weights, noise_variance = drop_zero_weight_rows(X, y, sample_weight, noise_variance)
-    columns = Columns.learn(X)
+    columns = Columns.learn(X, gp.missing)
     X, y, layout = _validated_rows(gp, columns.encode(X), y)
     targets = NumberTargets(layout, learn_scaling(y, layout, weights, standardize=gp.standardize))
     scaled = targets.standardise(y)
     weights = concatenate_weights((weights, len(X)))
     likelihood = _likelihood(gp.likelihood, targets, scaled, noise_variance)
     targets = replace(targets, layout=layout.with_rows(scaled))
+    inputs = Inputs.learn(gp, X, columns, weights)
+    X = inputs.gaps.complete(X)
     if isinstance(likelihood, Gaussian | OutputNoise) and likelihood.noise == 0.0:
         _refuse_copies(X, scaled, likelihood, targets.layout)
-    inputs = Inputs.learn(gp, X, columns, weights)
     kernel = inputs.default_kernel() if gp.kernel is None else gp.kernel
     given, names = {"y": y, "noise_variance": noise_variance}, {"list of outputs": layout.names}
     return TrainingTable(X, scaled, weights, inputs, targets, kernel, likelihood, given, names)
@@ -145,9 +146,9 @@ def _validated_rows(gp: Any, X: Any, y: Any) -> tuple[Array, Array, OneOutput]:
                 f"outputs='coregional' is for 'y' of shape (n, k), k >= 2; got {shape}. For one output leave "
                 "'outputs' out."
             )
-        X, y = validated(gp, X, y, ensure_min_samples=2, y_numeric=True)
+        X, y = validated(gp, X, gaps_allowed(gp), y, ensure_min_samples=2, y_numeric=True)
         return X, np.asarray(y, dtype=np.float64), OneOutput()
-    X = validated(gp, X, ensure_min_samples=2)
+    X = validated(gp, X, gaps_allowed(gp), ensure_min_samples=2)
     Y = check_array(y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
     check_consistent_length(X, Y)
     layout = (IndependentOutputs if kind == "independent" else CoregionalOutputs)(_output_names(y, Y.shape[1]))

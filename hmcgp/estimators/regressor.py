@@ -54,7 +54,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         As of `GPClassifier`, with the evidence "exact"; `evidence.Exact(variational=True)` takes Titsias' bound.
     sampler : {"surrogate", "hmc", "nuts", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated, as of `GPClassifier`, with the same default.
-    draws, tune, chains, predict_draws, n_jobs, random_state, progressbar, max_time, checkpoint
+    draws, tune, chains, predict_draws, n_jobs, missing, random_state, progressbar, max_time, checkpoint
         As of `GPClassifier`.
     standardize : bool, default=True
         Give every input, and the target, mean 0 and standard deviation 1, which is what the default priors expect.
@@ -96,6 +96,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         inducing: int | str | Any | None = "auto",
+        missing: str = "error",
     ) -> None:
         self._keep_settings(locals())
 

@@ -84,12 +84,16 @@ def _check_inputs(fitted: Mapping[str, Any], model: Model) -> None:
     d, names = fitted["n_features_in_"], fitted["feature_names_in_"]
     inputs: Inputs = fitted["_inputs"]
     coregional = isinstance(fitted["_targets"].layout, CoregionalOutputs)
-    _demand(d >= 1 and model.X.shape[1] == d + coregional, "another number of inputs than of columns of the table")
+    gaps = inputs.gaps
+    k = len(gaps.columns)
+    _demand(d >= 1 and model.X.shape[1] == d + k + coregional, "another number of inputs than of columns of the table")
+    inside = all(0 <= j < d for j in gaps.columns) and _increasing(np.array(gaps.columns))
+    _demand(inside and len(gaps.fill) == k and np.isfinite(gaps.fill).all(), "gaps that do not fit the columns")
     fit = names is None or (names.shape == (d,) and all(isinstance(name, str) for name in names))
     _demand(fit, "names that do not fit the columns of the table")
-    expected = input_names(list(range(d) if names is None else names))
-    _demand(inputs.names == expected == [*model.input_names[:d]], "a model of other inputs than the table's")
-    _check_scaling(inputs.scaling, d)
+    expected = gaps.names(input_names(list(range(d) if names is None else names)))
+    _demand(inputs.names == expected == [*model.input_names[: d + k]], "a model of other inputs than the table's")
+    _check_scaling(inputs.scaling, d + k)
     for levels in inputs.columns.categories.values():
         _demand(levels.ndim == 1 and levels.dtype.kind == "U" and _increasing(levels), "categories that are not sorted")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from hmcgp.samplers import Sampler
 from hmcgp.samplers.chains.independent import check_seconds
 from hmcgp.samplers.chains.run import SAMPLERS, check_counts
 
+MISSING = ("error", "indicator")
 REFINEMENTS = ("auto", "ep", "exact")
 ESTIMATOR_SAMPLERS = (*SAMPLERS, "jumps", "map")
 
@@ -38,6 +40,7 @@ def check_settings(estimator: Any) -> str | Sampler:
     _check_predict_draws(estimator.predict_draws)
     resolve_n_jobs(estimator.n_jobs, 1)
     check_flag("standardize", estimator.standardize)
+    name_among("missing", estimator.missing, MISSING)
     check_random_state(estimator.random_state)
     check_flag("progressbar", estimator.progressbar)
     check_seconds("max_time", estimator.max_time)
@@ -65,14 +68,28 @@ def _sampler(sampler: Any) -> str | Sampler:
     return name_among("sampler", sampler, ESTIMATOR_SAMPLERS, " or a sampler with settings, such as HMC()")
 
 
-def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **wanted: Any) -> Any:
+def gaps_allowed(estimator: Any) -> list[str] | None:
+    """Columns in which training rows may have gaps: all (None) or none."""
+    return None if estimator.missing == "indicator" else []
+
+
+def validated(
+    estimator: Any,
+    X: Any,
+    with_gaps: Sequence[str] | None,
+    y: Any = "no_validation",
+    *,
+    reset: bool = True,
+    **wanted: Any,
+) -> Any:
     """Inputs of `Columns.encode`, and targets if any, by scikit-learn's `validate_data`; NaN in X is refused by column.
 
-    The estimator learns the names of the columns if `reset`; otherwise they must be those.
+    The estimator learns the names of the columns if `reset`; otherwise they must be those.  NaN may be in the columns
+    `with_gaps`, or in all if that is None.
     """
     targets = y if isinstance(y, str) else plain_targets(y)
     checked = validate_data(estimator, X, targets, dtype=np.float64, ensure_all_finite=False, reset=reset, **wanted)
     inputs = checked[0] if isinstance(checked, tuple) else checked
     columns = getattr(X, "columns", range(inputs.shape[1]))
-    check_finite(inputs, input_names(list(columns)))
+    check_finite(inputs, input_names(list(columns)), with_gaps, learnt=estimator.missing == "indicator")
     return checked

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from hmcgp.errors import DataWarning, warn_user
 from hmcgp.estimators.columns import Columns, input_names, listed
+from hmcgp.estimators.gaps import Gaps
 from hmcgp.estimators.outputs import OneOutput
 from hmcgp.estimators.scaling import Scaling
+from hmcgp.estimators.settings import validated
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Categorical, Constant, Kernel, Parameter, SquaredExponential
 from hmcgp.kernels.per_class import PerClass
@@ -36,17 +38,27 @@ SCALES_APART = 100.0  # ratio of the largest to the smallest standard deviation 
 class Inputs:
     """Names, categories and scales of the columns of X."""
 
-    names: list[str]
+    names: list[str]  # those of the user's columns, then those of the indicators of gaps
     columns: Columns
+    gaps: Gaps
     scaling: Scaling
 
     @classmethod
     def learn(cls, gp: Any, X: Array, columns: Columns, weights: Array | None) -> Self:
         """Scales of inputs that `gp` has validated, rows weighted, with a warning for constant inputs."""
         names = input_names(list(getattr(gp, "feature_names_in_", range(gp.n_features_in_))))
-        scaling = Scaling.learn(X, standardize=gp.standardize, keep=columns.mask(names), weights=weights)
+        gaps = Gaps.learn(X, names, weights)
+        scaling = gaps.learn_scaling(
+            gaps.complete(X), standardize=gp.standardize, keep=columns.mask(names), weights=weights
+        )
+        names = gaps.names(names)
         warn_about_constants(names, scaling.constant)
-        return cls(names, columns, scaling)
+        return cls(names, columns, gaps, scaling)
+
+    def encode(self, gp: Any, X: Any) -> Array:
+        """Validated new inputs on the scale of the model, gaps filled; `gp` knows the names of the columns."""
+        had_gaps = [self.names[j] for j in self.gaps.columns]
+        return self.scaling.apply(self.gaps.complete(validated(gp, self.columns.encode(X), had_gaps, reset=False)))
 
     def default_kernel(self) -> Kernel:
         """Squared exponential of the quantities, times a categorical kernel of the categories."""
@@ -103,7 +115,7 @@ class Targets(ABC):
 class TrainingTable:
     """Validated rows of a fit, without those of weight 0."""
 
-    X: Array  # (n, d), in the units of the user, categories as codes
+    X: Array  # (n, d), in the units of the user, categories as codes, gaps filled and their indicators behind
     y: Array  # (n,) or (n, k), encoded
     weights: Array | None  # (n,), those of the classes included; None: all are 1
     inputs: Inputs

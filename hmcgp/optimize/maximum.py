@@ -51,6 +51,7 @@ M_STEP_ITERATIONS = 2  # of L-BFGS; the next E-step moves the maximum, so more w
 SCOUTED = 5  # searches that start at the highest candidates; the others start at draws by `density.initial`
 _HALVINGS = 10  # of a step to a position where the E-step fails
 _NEWTON_STEPS = 5  # at most, with one Hessian; the first reduces the gradient a thousandfold
+_SHOWN = 8  # hyperparameters in the text of a result
 _ROUNDING = 1e-6  # a smaller decrease of the log density is rounding
 
 
@@ -65,6 +66,15 @@ class MapResult(NamedTuple):
     converged: bool  # whether the gradient vanishes at the optimum, and no position that was seen is higher
     restarts: Array  # (n_restarts,), log density at the end of each search
     carry: object  # speeds up evaluations near the optimum
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={value:.4g}" for name, value in zip(self.names, self.parameters, strict=True)]
+        more = f", … {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+        state = "converged" if self.converged else "not converged"
+        return (
+            f"MapResult({', '.join(shown[:_SHOWN])}{more}; logdensity={self.logdensity:.6g}, {state}, best of "
+            f"{len(self.restarts)} searches, {self.evaluations} evaluations)"
+        )
 
 
 @single_blas_thread()  # also for the Newton steps at the end

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
@@ -66,9 +67,11 @@ def _of_numbers(X: pd.DataFrame, y: Any, loo: Any) -> tuple[str, list[Score]]:
 
 
 def _columns(X: pd.DataFrame) -> Any:
-    """Numbers standardised, categories one-hot."""
+    """Numbers standardised, gaps filled, with indicators; categories one-hot."""
     text = [name for name in X.columns if X[name].dtype.kind not in "iufb"]
     numbers = [name for name in X.columns if name not in text]
     return make_column_transformer(
-        (StandardScaler(), numbers), (OneHotEncoder(handle_unknown="ignore"), text), verbose_feature_names_out=False
+        (make_pipeline(StandardScaler(), SimpleImputer(add_indicator=True)), numbers),
+        (OneHotEncoder(handle_unknown="ignore"), text),
+        verbose_feature_names_out=False,
     )

@@ -19,6 +19,7 @@ from hmcgp.numerics.weighted import weighted_quantile
 from hmcgp.reporting import findings
 from hmcgp.reporting.convergence import bfmi, ess, weighted_ess
 from hmcgp.reporting.findings import SOLVER_KINDS, Finding
+from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.trace import Trace
 
@@ -27,7 +28,7 @@ __all__ = ["COLUMNS", "Finding", "bfmi", "check", "select", "summary", "warn"]
 COLUMNS = ["mean", "sd", "median", "q5", "q95", "ess_bulk", "ess_tail", "r_hat", "mcse_mean"]
 
 
-def summary(trace: Trace, parameters: str | Iterable[str] | None = None) -> pd.DataFrame:
+def summary(trace: Trace, parameters: str | Iterable[str] | None = None, round_to: int | None = None) -> pd.DataFrame:
     """Describe the posterior of every hyperparameter, with its convergence statistics.
 
     Parameters
@@ -37,6 +38,9 @@ def summary(trace: Trace, parameters: str | Iterable[str] | None = None) -> pd.D
     parameters : str or iterable of str, optional
         Rows to keep: a parameter ("length_scale" keeps one row per input) or a single
         row ("length_scale[FL]").  All rows, in the order of the trace, when None.
+    round_to : int, optional
+        Significant digits to keep; effective sample sizes are then whole numbers, and R-hat has three decimals.
+        None keeps all.
 
     Returns
     -------
@@ -55,7 +59,8 @@ def summary(trace: Trace, parameters: str | Iterable[str] | None = None) -> pd.D
     columns = sorted(select(trace.names, parameters))
     weight = None if trace.log_weight is None else trace.weight.reshape(trace.draws.shape[:2])
     rows = [_describe(trace.draws[:, :, j], weight) for j in columns]
-    return pd.DataFrame(rows, index=[trace.names[j] for j in columns], columns=COLUMNS)
+    found = pd.DataFrame(rows, index=[trace.names[j] for j in columns], columns=COLUMNS)
+    return found if round_to is None else _rounded(found, round_to)
 
 
 def check(trace: Trace, *, standardized: bool = True) -> list[Finding]:
@@ -135,6 +140,15 @@ def _known_as(name: str) -> tuple[str, str, str]:
     """Return a name such as "a.length_scale[FL]" whole, without its input, and without the part of the sum too."""
     parameter = name.rpartition("[")[0] if name.endswith("]") else name
     return name, parameter, parameter.rpartition(".")[2]
+
+
+def _rounded(table: pd.DataFrame, digits: int) -> pd.DataFrame:
+    """Table of `summary` with so many significant digits."""
+    check_count("round_to", digits, 1)
+    decimals = dict.fromkeys(("ess_bulk", "ess_tail"), 0) | {"r_hat": 3}
+    return table.apply(
+        lambda c: c.round(decimals[c.name]) if c.name in decimals else c.map(lambda x: float(f"{x:.{digits}g}"))
+    )
 
 
 def _describe(x: Array, weight: Array | None = None) -> list[float]:
