@@ -121,8 +121,9 @@ def digits(seed: int) -> tuple[Any, ...]:
     X, y = load_digits(return_X_y=True)
     chosen = np.isin(y, (3, 5))
     X, y = X[chosen], y[chosen]
-    X = X[:, X.std(axis=0) > 0.0]
-    return tuple(train_test_split(X, y, train_size=250, stratify=y, random_state=seed))
+    X_train, X_test, *labels = train_test_split(X, y, train_size=250, stratify=y, random_state=seed)
+    inked = X_train.std(axis=0) > 0.0
+    return X_train[:, inked], X_test[:, inked], *labels
 
 
 TABLES: dict[str, Callable[[int], tuple[Any, ...]]] = {
