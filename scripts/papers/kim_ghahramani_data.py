@@ -64,6 +64,8 @@ class Fold(NamedTuple):
     X_test: Any
     y_test: Any
     n_continuous: int
+    numbers: Any  # all inputs as they are in the table, codes as numbers
+    numbers_test: Any
 
     def spread(self) -> Split:
         """The same rows with an indicator of size √½ for each level, so that different levels are at distance 1.
@@ -108,6 +110,7 @@ def folds(name: str, heart: str | None = None, seed: int = 0) -> list[Fold]:
         Z = continuous.to_numpy()
         spread = Z[train].std(axis=0)
         Z = (Z - Z[train].mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-        X = np.concatenate([Z, codes.to_numpy(dtype=float)], axis=1)
-        made.append(Fold(X[train], y[train], X[test], y[test], Z.shape[1]))
+        levels = codes.to_numpy(dtype=float)
+        X, numbers = (np.concatenate([part, levels], axis=1) for part in (Z, continuous.to_numpy()))
+        made.append(Fold(X[train], y[train], X[test], y[test], Z.shape[1], numbers[train], numbers[test]))
     return made

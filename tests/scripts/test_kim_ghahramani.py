@@ -129,10 +129,57 @@ def test_em_ep_climbs_to_the_same_place():
 
 
 def test_every_method_gets_a_column():
-    few = [fold._replace(X=fold.X[:60], y=fold.y[:60]) for fold in data.folds("Pima.tr")[:2]]
+    few = [fold._replace(X=fold.X[:60], y=fold.y[:60], numbers=fold.numbers[:60]) for fold in data.folds("Pima.tr")[:2]]
     found = methods.cross_validate(few, hmc=False)
     assert list(found) == [name for name in methods.METHODS if "HMC" not in name]
     assert set(paper.PUBLISHED) == set(found)
     assert all(column.error < 0.5 for column in found.values())
     assert np.isnan(found["SVM soft"].log_loss)
     assert found["GPC s-soft"].log_loss < np.log(2.0)
+
+
+@pytest.mark.slow
+def test_learning_the_rate_of_wrong_labels_helps():
+    """Published, of one data set: 0.028 against 0.074.  Of ours, 68 of 100 are better so and 15 worse, by 15 %."""
+    rows = paper.replicates(paper.circle_replicate, 40)
+    flip, error, without = np.array(rows, dtype=float)[:, :3].T
+    assert 0.01 < flip.mean() < 0.06
+    assert error.mean() < without.mean()
+    assert np.sum(error < without) > 2 * np.sum(error > without)
+    assert np.quantile(error, 0.9) > 0.0281  # theirs is easier than most
+
+
+@pytest.mark.slow
+def test_relevance():
+    """Published: log evidence -55.45 with one length scale, -35.41 with one per input; l of noise tends to 0."""
+    rows = paper.replicates(paper.relevance_replicate, 10)
+    gain = np.array([row.log_evidence_m - row.log_evidence_s for row in rows])
+    assert gain.min() > 1.0
+    assert 2.5 < gain.mean() < 6.0  # a gain of 20 is not to be had with data as the paper defines them
+    medians = np.median([row.length_scales for row in rows], axis=0)
+    assert medians[data.N_RELEVANT :].min() > 4.0 * medians[: data.N_RELEVANT].max()
+    assert np.mean([row.error_m for row in rows]) < 0.08
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["thyroid", "ionosphere", "crabs", "Pima.tr"])
+def test_table_2(name):
+    """Every method's error is within two and a half standard errors of the published one (measured: within 1.3)."""
+    found = methods.cross_validate(data.folds(name), hmc=False)
+    for method, row in paper.PUBLISHED.items():
+        error, error_se = row[name]
+        assert abs(found[method].error - error) < 2.5 * np.hypot(found[method].error_se, error_se), method
+    assert found["GPC m-soft"].log_loss < found["LDA"].log_loss + 0.03
+
+
+@pytest.mark.slow
+def test_averaging_by_hmc():
+    """On some folds, by short chains: no worse than the mode."""
+    folds = data.folds("Pima.tr")[:3]
+    optima = methods.optimise(folds)
+    mode = methods.columns([methods.rates_of_optima(f, o) for f, o in zip(folds, optima, strict=True)])["GPC m-soft"]
+    rows = [methods.averaged(f, o.m_soft, draws=60, tune=60) for f, o in zip(folds, optima, strict=True)]
+    ours = methods.columns(rows)["GPC m-soft, HMC"]
+    assert ours.error <= mode.error + 0.05  # one of 20 test rows
+    assert ours.log_loss < mode.log_loss + 0.02
+    assert ours.r_hat < 1.3
