@@ -14,7 +14,7 @@ from hmcgp.estimators import GPClassifier, GPRegressor
 from hmcgp.estimators.comparison import EvidenceComparison, compare_evidence
 from hmcgp.estimators.model_comparison import ModelComparison, compare
 from hmcgp.joint import JointSample, sample_jointly
-from hmcgp.model import Model
+from hmcgp.model import Model, RowBlocks, SpreadModel
 from hmcgp.optimize import find_map, find_modes
 from hmcgp.posterior import evidence_bounds, label_noise, leave_one_out, marginal_evidence, predict
 from hmcgp.reporting import diagnostics
@@ -32,6 +32,8 @@ __all__ = [
     "JointSample",
     "Model",
     "ModelComparison",
+    "RowBlocks",
+    "SpreadModel",
     "compare",
     "compare_evidence",
     "datasets",

@@ -165,7 +165,9 @@ def _posterior_shapes(model: Model) -> dict[str, list[tuple[int, ...]]]:
     C = likelihood.count(y) if classes else 1
     f = (C, n) if classes else y.shape
     m = len(model.support)
-    square = [(n, n)] if model.inducing is None else [(C * m, C * m), (m, m), (1, m, m), (C, m, m)]
+    square: list[tuple[int, ...]] = [(C * m, C * m), (m, m), (1, m, m), (C, m, m)]
+    if model.inducing is None:
+        square = [(n, n)]
     return {
         **{name: [f] for name in ("f", "alpha", "p")},
         **{name: [(n,)] for name in ("root_w", "noise", "w", "mu", "v", "y", "nu", "b", "root")},

@@ -272,8 +272,9 @@ class Provider(ABC):
     def _solve_any(
         self, K: Array | Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
     ) -> Evidence:
-        solve = self._solve_low_rank if isinstance(K, Structure) else self._solve
-        return solve(K, y, likelihood, start, gradient)
+        if isinstance(K, Structure):
+            return self._solve_low_rank(K, y, likelihood, start, gradient)
+        return self._solve(K, y, likelihood, start, gradient)
 
     @abstractmethod
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:

@@ -2,5 +2,7 @@
 
 from hmcgp.model.growing import GrowingModel
 from hmcgp.model.model import Model
+from hmcgp.model.row_blocks import RowBlocks
+from hmcgp.model.spread import SpreadModel
 
-__all__ = ["GrowingModel", "Model"]
+__all__ = ["GrowingModel", "Model", "RowBlocks", "SpreadModel"]

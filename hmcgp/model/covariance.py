@@ -66,8 +66,15 @@ def check_inducing(inducing: Any, X: Array, likelihood: Likelihood, evidence: Ev
     """
     if inducing is None:
         return None
+    Z = check_inducing_inputs(inducing, *X.shape)
+    refuse_outside(Z, X.min(axis=0), X.max(axis=0))
+    check_structure(Z, likelihood, evidence)
+    return Z
+
+
+def check_inducing_inputs(inducing: Any, n: int, d: int) -> Array:
+    """Inducing inputs for n rows of d inputs, as an array of shape (m, d) of different rows."""
     Z = np.array(check_array(inducing, dtype=np.float64, input_name="inducing"), order="C")
-    n, d = X.shape
     if Z.shape[1] != d:
         raise InvalidInput(f"'inducing' must have the {d} inputs of the rows; got {Z.shape[1]} columns.")
     if len(Z) > n:
@@ -79,7 +86,11 @@ def check_inducing(inducing: Any, X: Array, likelihood: Likelihood, evidence: Ev
     if len(first) < len(Z):
         twice = Z[first[np.argmax(counts)]]
         raise InvalidInput(f"'inducing' has equal rows, which say nothing twice: {twice.tolist()}. Keep one of each.")
-    low, high = X.min(axis=0), X.max(axis=0)
+    return Z
+
+
+def refuse_outside(Z: Array, low: Array, high: Array) -> None:
+    """Refuse inducing inputs beyond the range of the inputs of the rows."""
     beyond = (high - low) * 0.5 + 1e-9 * np.maximum(np.abs(low), np.abs(high))
     outside = ((low - beyond > Z) | (high + beyond < Z)).any(axis=1)
     if outside.any():
@@ -87,8 +98,6 @@ def check_inducing(inducing: Any, X: Array, likelihood: Likelihood, evidence: Ev
             f"{outside.sum()} of {len(Z)} inducing inputs lie farther outside the range of the rows than half of it, "
             f"where they explain nothing: {Z[outside][0].tolist()}. Are they in the units of the rows?"
         )
-    check_structure(Z, likelihood, evidence)
-    return Z
 
 
 def check_structure(inducing: Array | None, likelihood: Likelihood, evidence: EvidenceProvider) -> None:

@@ -245,9 +245,12 @@ class Model:
         """Kernel with values and latent posterior at theta, ready to predict."""
         with deferred_interrupts():
             theta = self.theta_vector(theta)
-            kernel = self.kernel_at(theta)
-            K = prior_covariance(kernel, self.X, self.inducing, self._foreign)
-            return kernel, self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
+            return self.kernel_at(theta), self._evidence_at(theta, start)
+
+    def _evidence_at(self, theta: Array, start: Array | None) -> Evidence:
+        """Evidence without its gradient."""
+        K = prior_covariance(self.kernel_at(theta), self.X, self.inducing, self._foreign)
+        return self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
 
     def log_prior(self, u: Array) -> tuple[float, Array]:
         """Log prior density of u (Jacobian included) and its gradient."""
@@ -286,8 +289,7 @@ class Model:
                 if gradient:
                     evidence, dtheta = self._log_evidence(theta, start)
                 else:
-                    K = prior_covariance(self.kernel_at(theta), self.X, self.inducing, self._foreign)
-                    evidence, dtheta = self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False), None
+                    evidence, dtheta = self._evidence_at(theta, start), None
             except (NotPositiveDefinite, NotConverged) as error:
                 return failed_evaluation(u, carry, _FAILURES[type(error)])
             return self._evaluation(u, theta, carry, evidence, dtheta)

@@ -71,11 +71,11 @@ def predictor(model: Model, theta: Array, kernel: Kernel, evidence: Evidence) ->
     if not isinstance(posterior, SupportsProducts):
         return PosteriorPredictor(kernel, likelihood, model.support, posterior)
     products = posterior.products()
-    variances = contract.variances(kernel, model.X)
+    variances = contract.variances(kernel, model.support)
     # elsewhere than at the training inputs, only a variance that is the same everywhere is known
     if _is_smooth(likelihood) and np.ptp(variances) == 0.0:
         products = products.in_single(float(variances[0]))
-    return Predictor(kernel, likelihood, model.X, products)
+    return Predictor(kernel, likelihood, model.support, products)
 
 
 def _is_smooth(likelihood: Likelihood) -> bool:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numbers
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, reduce
 from typing import Any, TypeAlias
 
 import joblib
@@ -25,6 +25,8 @@ from threadpoolctl import ThreadpoolController
 
 from hmcgp.errors import InvalidInput
 from hmcgp.runtime.interrupts import StopFlag, deferred_interrupts, immediate_interrupts, working_for
+
+_GROUP = 8  # results that a worker of a cluster joins
 
 Calls: TypeAlias = Iterable[tuple[Callable[..., Any], tuple[Any, ...]]]
 
@@ -96,6 +98,72 @@ def _run_on_cluster(tasks: list[_Call], backend: Any) -> list[Any]:
             return list(client.gather(futures))
         finally:
             client.cancel([future for future in futures if not future.done()])
+
+
+class Workers:
+    """Workers to whom the same pieces of work go again and again: threads, or those of a dask cluster.
+
+    They are those of `joblib.parallel_config` at the time this is made.  What they `make` stays with them; on a
+    cluster, a lost worker's pieces are made again by another, since the scheduler knows how.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Number of threads (see `resolve_n_jobs`); a cluster takes as many workers as it has.
+    """
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        backend, _ = get_active_backend(prefer="threads")
+        self._backend: Any = backend if _is_cluster(backend) else None
+        self._n_jobs = n_jobs
+
+    def make(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Pieces that a function makes of its arguments, where they stay, to be given to `map`."""
+        if self._backend is None:
+            return self._in_threads(function, arguments)
+        client = self._backend.client
+        places = sorted(client.nthreads()) or [None]  # one piece here, the next there
+        calls = [_Call(function, own) for own in arguments]
+        return [
+            client.submit(call, pure=False, workers=places[i % len(places)], allow_other_workers=True)
+            for i, call in enumerate(calls)
+        ]
+
+    def map(self, function: Callable[..., Any], pieces: Sequence[Any], *common: Any) -> list[Any]:
+        """Results of a function of each piece and of arguments that all have in common, in their order."""
+        if self._backend is None:
+            return self._in_threads(function, [(piece, *common) for piece in pieces])
+        with self._backend.retrieval_context():
+            return list(self._backend.client.gather(self._submitted(function, pieces, common)))
+
+    def total(self, join: Callable[[Any, Any], Any], function: Callable[..., Any], pieces: Any, *common: Any) -> Any:
+        """Results of `map` joined two by two; on a cluster by its workers, so that one message comes back."""
+        if self._backend is None:
+            return reduce(join, self.map(function, pieces, *common))
+        client = self._backend.client
+        with self._backend.retrieval_context():
+            parts = self._submitted(function, pieces, common)
+            while len(parts) > 1:
+                groups = [parts[i : i + _GROUP] for i in range(0, len(parts), _GROUP)]
+                parts = [client.submit(_joined, join, *group, pure=False) for group in groups]
+            return client.gather(parts)[0]
+
+    def _submitted(self, function: Callable[..., Any], pieces: Sequence[Any], common: tuple[Any, ...]) -> list[Any]:
+        """Futures of the results; a future as an argument of its own lets a task run where the piece is."""
+        client = self._backend.client
+        return [client.submit(_call_with, function, piece, common, pure=False) for piece in pieces]
+
+    def _in_threads(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return run_tasks([(function, own) for own in arguments], resolve_n_jobs(self._n_jobs, len(arguments)))
+
+
+def _joined(join: Callable[[Any, Any], Any], *parts: Any) -> Any:
+    return reduce(join, parts)
+
+
+def _call_with(function: Callable[..., Any], piece: Any, common: tuple[Any, ...]) -> Any:
+    with single_blas_thread():
+        return function(piece, *common)
 
 
 class _Call:

@@ -177,6 +177,9 @@ def test_predictions_are_those_of_the_joint_covariance_with_new_rows(pair):
     jointly = provider(C, y, likelihood, gradient=False).posterior.predict_jointly(kernel(Z, new), kernel(new))
     np.testing.assert_allclose(jointly[0], mean, atol=1e-12)
     np.testing.assert_allclose(np.diag(jointly[1]), variance, atol=1e-12)
+    products = provider(C, y, likelihood, gradient=False).posterior.products()
+    for ours, theirs in zip(products.predict_rows(kernel(new, Z), kernel.diag(new)), (mean, variance), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-9)
 
 
 @pairs
@@ -261,6 +264,9 @@ def test_flipped_labels_and_their_rate(variance):
     C, _ = low_rank(THETA * [variance, 1.0, 1.0])
     found, dense = (EP()(K, y, LabelNoise(0.05, link="probit")) for K in (C, C.dense()))
     assert (found.posterior.w < 0.0).any() or variance < 1.0
+    kernel = SquaredExponential(THETA[0] * variance, THETA[1:])
+    by_products = found.posterior.products().predict_rows(kernel(X[:4], Z), kernel.diag(X[:4]))
+    np.testing.assert_allclose(by_products, found.posterior.predict(kernel(Z, X[:4]), kernel.diag(X[:4])), atol=1e-7)
     assert abs(found.log_z - dense.log_z) < 1e-8
     np.testing.assert_allclose(found.dlik, dense.dlik, rtol=1e-6)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 
@@ -20,6 +18,7 @@ from hmcgp.runtime.parallel import shares_memory
 from hmcgp.samplers import Metropolis, sample
 from hmcgp.samplers.chains import workers
 from tests.helpers.densities import Gaussian, correlated_gaussian
+from tests.helpers.processes import two_workers
 
 QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 
@@ -27,19 +26,6 @@ QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 def crabs():
     X, y = datasets.load_crabs(return_X_y=True)
     return X[::5], y[::5]
-
-
-@contextlib.contextmanager
-def two_workers():
-    """A cluster of two worker processes, and whatever takes their place, that see what we see."""
-    distributed = pytest.importorskip("distributed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
-        with (
-            distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local,
-            distributed.Client(local) as client,
-        ):
-            yield client
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from hmcgp.evidence.ep import double_loop as double
 from hmcgp.evidence.ep import sweeps as core
 from hmcgp.evidence.ep.site_posterior import Sites
 from hmcgp.evidence.ep.site_state import ALPHA, CAVITY_MEAN, CAVITY_PRECISION, MEAN, PRECISION
+from hmcgp.evidence.low_rank.classes import LowRankClasses
 from hmcgp.evidence.low_rank.ep import ep_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.products import LatentProducts, by_precision
@@ -113,11 +114,12 @@ class BinarySiteProvider(SiteProvider):
     def _solve_cold(self, K: Array | Structure, y: Array, likelihood: Likelihood, gradient: bool) -> Evidence:
         start = None
         if isinstance(likelihood, LabelNoise) and likelihood.site()[1] > 0.0:
+            assert not isinstance(K, LowRankClasses)
             variance = float(np.max(K.variances if isinstance(K, LowRank) else np.diagonal(K)))
             n_steps = math.ceil(math.log(variance, _STEP_OF_VARIANCE)) if 1.0 < variance < _MAX_VARIANCE else 0
             try:
                 for k in range(n_steps, 0, -1):
-                    narrower = K / _STEP_OF_VARIANCE**k
+                    narrower: Array | LowRank = K / _STEP_OF_VARIANCE**k
                     start = self._solve_any(narrower, y, likelihood, start, False).posterior.start
                 return self._solve_any(K, y, likelihood, start, gradient)
             except (NotConverged, NotPositiveDefinite):

@@ -167,11 +167,20 @@ def _chords(problem: Problem[I], sites: Factor, here: I, decrement: float) -> I:
 
 
 def _check_rounding(provider: SolverProvider, problem: Problem[I], here: I, n_factor: int) -> None:
-    """Refuse an answer that rounding eats: the two bounds of `evidence.rounding`, for a bounded third derivative."""
-    scale = float(problem.variances.max())
-    error = EPS * scale * size(here)
-    nats = 0.5 * (error * size(here) + EPS * float(here.w @ problem.variances))
-    lost = max(nats / LOST_NATS, error * math.sqrt(problem.total_weight) / ROUNDED_AWAY)
+    scale, trace = float(problem.variances.max()), float(here.w @ problem.variances)
+    refuse_rounding(provider, n_factor, scale, size(here), trace, problem.total_weight)
+
+
+def refuse_rounding(
+    provider: SolverProvider, n_factor: int, scale: float, length: float, trace: float, weight: float
+) -> None:
+    """Refuse an answer that rounding eats: the two bounds of `evidence.rounding`, for a bounded third derivative.
+
+    From the largest prior variance, Σ|α|, Σ w_i K_ii, and the sum of the weights.
+    """
+    error = EPS * scale * length
+    nats = 0.5 * (error * length + EPS * trace)
+    lost = max(nats / LOST_NATS, error * math.sqrt(weight) / ROUNDED_AWAY)
     if not lost <= 1.0:
         raise NotConverged(
             f"{type(provider).__name__}: rounding alone makes a decrement of {ROUNDED_AWAY * lost:.1e} (largest prior "

@@ -4,6 +4,9 @@ With v* = L⁻¹k_m*, k_m* the prior covariance of the inducing inputs with a ne
 
     mean v*'V'α,     variance k** - v*'v* + v*'A⁻¹v*.
 
+By products (`evidence.products`): mean k'L⁻ᵀV'α, variance k** - |k'F|², FF' = L⁻ᵀ(I - A⁻¹)L⁻¹, with F made triangular
+by an orthogonal transformation, so that only eps cond(L) of k** is lost.
+
 New values are independent of the training ones given the inducing variables, so predictions at a training input need
 not equal the posterior of the value there.
 """
@@ -11,11 +14,14 @@ not equal the posterior of the value there.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import qr, solve_triangular
 
 from hmcgp.evidence.low_rank.structure import Conditioned
+from hmcgp.evidence.products import LatentProducts, Product, Quadratic
 from hmcgp.evidence.status import leave_out
 from hmcgp.runtime.typing import Array
+
+_ROUNDING = 1e-12  # of an eigenvalue of A below 1
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,17 @@ class InducingPosterior:
         """Latent mean and covariance at new inputs (see `SupportsJointPrediction`)."""
         prior, after = self._parts(K_cross)
         return prior.T @ self.weight, K_new - prior.T @ prior + after.T @ after
+
+    def products(self) -> LatentProducts:
+        """Matrices that latent predictions are products with (see `SupportsProducts`)."""
+        alpha = solve_triangular(self.L, self.weight, trans="T", lower=True, check_finite=False)
+        sizes, Q = np.linalg.eigh(self.L_A @ self.L_A.T)
+        share = 1.0 - 1.0 / sizes  # eigenvalues of I - A⁻¹
+        F = solve_triangular(self.L, Q * np.sqrt(np.abs(share)), trans="T", lower=True, check_finite=False)
+        if share.min() < -_ROUNDING:  # sites of negative precision
+            return LatentProducts(alpha, Quadratic((F * np.sign(share)) @ F.T))
+        (R,) = qr(F.T, mode="r", check_finite=False)
+        return LatentProducts(alpha, Product(np.ascontiguousarray(R.T), lower=True))
 
     def _parts(self, K_cross: Array) -> tuple[Array, Array]:
         prior = solve_triangular(self.L, K_cross, lower=True, check_finite=False)

@@ -132,11 +132,7 @@ class LowRank:
         solve_rows_inplace(self.L, rows, True)
         M = Vz @ Vx.T + Vx @ Vz.T - VRV  # V̄'V, less 2 Σ d̄_i v_i v_i'
         add_weighted_gram(self.V, -2.0 * dd, M)
-        solve_rows_inplace(self.L, M, True)
-        M = np.ascontiguousarray(M.T)
-        solve_rows_inplace(self.L, M, True)
-        work[:m] = -0.25 * (M + M.T)
-        work[np.arange(m), np.arange(m)] += JITTER / m * np.trace(work[:m])
+        work[:m] = inducing_cotangent(self.L, M)
         return LowRankAdjoint(work, np.concatenate([np.zeros(m), dd]))
 
     def conditioned(self, w: Array) -> Conditioned:
@@ -229,6 +225,18 @@ class SolvedRows(NamedTuple):
     work: Array  # (m + n, m), with A⁻¹v_i in row m + i
     q: Array  # (n,) v_i'A⁻¹v_i
     variances: Array  # (n,) S_ii
+
+
+def inducing_cotangent(L: Array, M: Array) -> Array:
+    """Cotangent of K_mm, -½ L⁻ᵀ M L⁻¹ for M = V̄'V, and by way of the jitter."""
+    m = len(L)
+    M = M.copy()
+    solve_rows_inplace(L, M, True)
+    M = np.ascontiguousarray(M.T)
+    solve_rows_inplace(L, M, True)
+    out = np.asarray(-0.25 * (M + M.T))
+    out[np.arange(m), np.arange(m)] += JITTER / m * np.trace(out)
+    return out
 
 
 def inverse(L: Array) -> Array:

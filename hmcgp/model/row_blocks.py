@@ -1,0 +1,160 @@
+"""Rows in blocks, each read where it is used: parts of arrays, partitions of a Dask collection, or parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from hmcgp.errors import InvalidInput
+from hmcgp.runtime.typing import Array
+
+ROWS = 20_000  # of a block of arrays
+
+
+class Rows(NamedTuple):
+    """Rows of a block."""
+
+    X: Array  # (n_b, d)
+    y: Array  # (n_b,), or (n_b, k) for k columns of numbers
+    weights: Array | None  # (n_b,)
+
+
+class Source(Protocol):
+    """Something that reads the rows of a block, wherever it is called; it travels, and may be called again."""
+
+    def read(self) -> Rows: ...
+
+
+@dataclass(frozen=True, eq=False)
+class _OfArrays:
+    X: Array
+    y: Array
+    weights: Array | None
+
+    def read(self) -> Rows:
+        return Rows(self.X, self.y, self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfPartition:
+    """Partitions of Dask collections, computed by the worker that needs them."""
+
+    X: Any  # Delayed, of an array or of a DataFrame
+    y: Any  # Delayed, or the name of a column
+    weights: Any  # Delayed, the name of a column, or None
+    inputs: tuple[str, ...] | None  # columns of a DataFrame
+
+    def read(self) -> Rows:
+        table = self.X.compute(scheduler="synchronous")
+        y, weights = (_column(table, part) for part in (self.y, self.weights))
+        X = table if self.inputs is None else table[list(self.inputs)]
+        return Rows(np.asarray(X, dtype=float), np.asarray(y), weights)
+
+
+@dataclass(frozen=True)
+class _OfFile:
+    """A parquet file, read by the worker that needs it."""
+
+    path: str
+    inputs: tuple[str, ...]
+    target: str
+    weights: str | None
+
+    def read(self) -> Rows:
+        import pandas as pd
+
+        names = [*self.inputs, self.target, *([] if self.weights is None else [self.weights])]
+        table = pd.read_parquet(self.path, columns=names)
+        return Rows(
+            np.asarray(table[list(self.inputs)], dtype=float),
+            np.asarray(table[self.target]),
+            _column(table, self.weights),
+        )
+
+
+def _column(table: Any, part: Any) -> Any:
+    """Numbers of a column by name, or of a part of a collection of its own."""
+    if part is None:
+        return None
+    return np.asarray(table[part] if isinstance(part, str) else part.compute(scheduler="synchronous"), dtype=float)
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """Rows in blocks; make them by `of_arrays`, `of_dask` or `of_parquet`.
+
+    Attributes
+    ----------
+    sources : tuple
+        What reads each block, where it is used.
+    input_names : tuple of str or None
+    """
+
+    sources: tuple[Source, ...]
+    input_names: tuple[str, ...] | None = None
+
+    @classmethod
+    def of_arrays(cls, X: Any, y: Any, weights: Any = None, *, rows: int = ROWS) -> RowBlocks:
+        """Blocks of at most so many rows of arrays, X of shape (n, d) and y of shape (n,) or (n, k)."""
+        X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
+        weights = None if weights is None else np.asarray(weights, dtype=float)
+        if X.ndim != 2 or len(X) == 0 or any(len(part) != len(X) for part in (y, weights) if part is not None):
+            raise InvalidInput(
+                f"'X' must have shape (n, d), and 'y' and 'weights' a value for each row; got {X.shape}."
+            )
+        parts = np.array_split(np.arange(len(X)), -(-len(X) // rows))
+        return cls(tuple(_OfArrays(X[i], y[i], None if weights is None else weights[i]) for i in parts))
+
+    @classmethod
+    def of_dask(cls, X: Any, y: Any, weights: Any = None, *, inputs: Sequence[str] | None = None) -> RowBlocks:
+        """Blocks that are the partitions of Dask collections, computed where they are used.
+
+        Parameters
+        ----------
+        X : dask DataFrame or dask array of shape (n, d)
+            An array in chunks of whole rows.
+        y, weights : str, or dask Series or array
+            Names of columns of X, or collections of the same partitions.
+        inputs : sequence of str, optional
+            Columns of X that are inputs; default: all but those of y and weights.
+        """
+        names = getattr(X, "columns", None)
+        if names is not None:
+            inputs = [c for c in names if c not in (y, weights)] if inputs is None else list(inputs)
+        parts, targets, weighed = (_partitions(part) for part in (X, y, weights))
+        targets, weighed = (p * len(parts) if len(p) == 1 else p for p in (targets, weighed))
+        if not len(parts) == len(targets) == len(weighed):
+            raise InvalidInput(f"X has {len(parts)} partitions and y {len(targets)}: repartition them alike.")
+        names = None if inputs is None else tuple(map(str, inputs))
+        columns = None if inputs is None else tuple(inputs)
+        return cls(tuple(_OfPartition(*each, columns) for each in zip(parts, targets, weighed, strict=True)), names)
+
+    @classmethod
+    def of_parquet(
+        cls, folder: str | Path, *, target: str, inputs: Sequence[str], weights: str | None = None
+    ) -> RowBlocks:
+        """Blocks that are the files ``*.parquet`` of a folder, which every worker must see under this path."""
+        files = sorted(Path(folder).glob("*.parquet"))
+        if not files:
+            raise InvalidInput(f"there are no files *.parquet in {str(folder)!r}.")
+        return cls(tuple(_OfFile(str(file), tuple(inputs), target, weights) for file in files), tuple(inputs))
+
+
+def _partitions(collection: Any) -> list[Any]:
+    """Delayed partitions of a collection in whole rows; itself where it is a name or None."""
+    if collection is None or isinstance(collection, str):
+        return [collection]
+    if not hasattr(collection, "to_delayed"):
+        raise InvalidInput(f"a Dask DataFrame or array is needed; got a {type(collection).__name__}: take of_arrays.")
+    delayed = np.asarray(collection.to_delayed(), dtype=object)
+    if delayed.ndim == 2 and delayed.shape[1] > 1:
+        raise InvalidInput("the Dask array is cut between its columns: X.rechunk({1: -1}) keeps rows whole.")
+    return list(_flat(delayed))
+
+
+def _flat(delayed: Any) -> Iterator[Any]:
+    yield from delayed.ravel()

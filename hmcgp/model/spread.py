@@ -1,0 +1,361 @@
+"""A model whose rows are spread over workers: threads, or those of a Dask cluster (`evidence.low_rank.spread`).
+
+Every Newton step, and every pass of the gradient, is one map over the blocks and one sum.  What goes down is a vector
+of m numbers, or a matrix of m x m; what comes up is m x m numbers.  A worker keeps the covariances of its blocks with
+the inducing inputs while they are wanted, and makes them again where it has none: after another worker was lost, or
+where memory does not reach for the blocks of all chains.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hmcgp.errors import InvalidInput
+from hmcgp.evidence import Evidence, EvidenceProvider, Exact, Laplace
+from hmcgp.evidence.base import SolverProvider
+from hmcgp.evidence.low_rank import LowRank, spread
+from hmcgp.evidence.low_rank.posterior import InducingPosterior
+from hmcgp.evidence.low_rank.structure import inducing_cotangent
+from hmcgp.kernels import Kernel, contract
+from hmcgp.likelihoods import Likelihood, Logistic, NoisyNumbers, Probit
+from hmcgp.model.arguments import weight_rows
+from hmcgp.model.covariance import check_inducing_inputs, refuse_outside
+from hmcgp.model.inducing import CANDIDATES, spread_inputs
+from hmcgp.model.model import Model
+from hmcgp.model.row_blocks import RowBlocks, Rows, Source
+from hmcgp.runtime.fingerprint import digest, table_identity
+from hmcgp.runtime.memory import WorkSpace, array_bytes
+from hmcgp.runtime.parallel import Workers
+from hmcgp.runtime.typing import Array
+
+KEPT_BYTES = 2**31  # of covariances that a process keeps between the steps of an evaluation
+_TEMPLATE_ROWS = 1000
+
+_numbers = itertools.count()
+
+
+class _Block(NamedTuple):
+    """Rows of a block, and the model that they are rows of."""
+
+    key: tuple[int, int, int]  # of the process that made the model, of the model, of the block
+    X: Array
+    y: Array
+    likelihood: Likelihood
+    model: Model  # of a few rows: kernel, priors and inducing inputs
+
+    @property
+    def targets(self) -> Array:
+        return self.y.reshape(len(self.y), -1) if self.likelihood.targets == "numbers" else self.y
+
+
+class _Prior(NamedTuple):
+    """Covariance of a block at some hyperparameters, and the pullback of its cotangent."""
+
+    C: LowRank
+    pullback: Callable[[Array, Array], Array]
+    likelihood: Likelihood
+
+
+class _Kept:
+    """Covariances that this process has made last, as many as fit."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Any, _Prior] = OrderedDict()
+        self._nbytes = 0
+
+    def get(self, key: Any, make: Callable[[], _Prior]) -> _Prior:
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
+        found = make()
+        with self._lock:
+            if key not in self._entries:
+                self._entries[key] = found
+                self._nbytes += array_bytes(found.C)
+            while self._nbytes > KEPT_BYTES and len(self._entries) > 1:
+                self._nbytes -= array_bytes(self._entries.popitem(last=False)[1].C)
+        return found
+
+    def drop(self, number: int) -> None:
+        """Forget the blocks of a model."""
+        with self._lock:
+            for key in [key for key in self._entries if key[0][1] == number]:
+                self._nbytes -= array_bytes(self._entries.pop(key).C)
+
+
+_kept = _Kept()
+
+
+# -- on a worker -----------------------------------------------------------------------------------------------------
+
+
+def _load(source: Source, key: tuple[int, int, int], template: Model) -> _Block:
+    rows = _read(source)
+    likelihood = weight_rows(template.likelihood, rows.weights).for_rows(rows.X)
+    return _Block(key, rows.X, rows.y, likelihood, template)
+
+
+def _read(source: Source) -> Rows:
+    X, y, weights = source.read()
+    X, y = np.array(X, dtype=float, order="C"), np.array(y, dtype=float, order="C")
+    if X.ndim != 2 or len(X) != len(y) or not (np.isfinite(X).all() and np.isfinite(y).all()):
+        raise InvalidInput(
+            "a block of rows has missing or infinite numbers, or another number of rows than of targets."
+        )
+    return Rows(X, y, weights)
+
+
+class _Summary(NamedTuple):
+    n: int
+    low: Array
+    high: Array
+    targets: Array  # different labels; of numbers, none
+    some: Array  # rows, at random
+
+
+def _describe(source: Source, most: int, labels: bool) -> _Summary:
+    X, y, _ = _read(source)
+    rows = np.random.default_rng(0).choice(len(X), min(most, len(X)), replace=False)
+    return _Summary(len(X), X.min(axis=0), X.max(axis=0), np.unique(y) if labels else np.empty(0), X[np.sort(rows)])
+
+
+def _digest(block: _Block) -> str:
+    weights = block.likelihood.row_weights(len(block.y))
+    return "".join(digest(part) for part in (block.X, block.y, weights))
+
+
+def _prior(block: _Block, theta: Array) -> _Prior:
+    return _kept.get((block.key, theta.tobytes()), lambda: _make_prior(block, theta))
+
+
+def _make_prior(block: _Block, theta: Array) -> _Prior:
+    model, Z = block.model, block.model.inducing
+    assert Z is not None
+    kernel = model.kernel_at(theta)
+    own, own_variances, _ = contract.inducing_triple(kernel, Z, Z)
+    K, k, pullback = contract.inducing_triple(kernel, block.X, Z)
+    C = LowRank.of(np.vstack([own, K]), np.concatenate([own_variances, k]))
+    return _Prior(C, pullback, model._hyper.likelihood_at(block.likelihood, theta))
+
+
+def _label_sums(block: _Block, theta: Array, zeta: Array) -> spread.Sums:
+    C, _, likelihood = _prior(block, theta)
+    return spread.label_sums(C, block.y, likelihood, zeta)
+
+
+def _label_response(block: _Block, theta: Array, found: spread.Factor) -> Array:
+    C, _, likelihood = _prior(block, theta)
+    return spread.label_response(C, block.y, likelihood, found)
+
+
+def _number_sums(block: _Block, theta: Array) -> spread.Sums:
+    C, _, likelihood = _prior(block, theta)
+    assert isinstance(likelihood, NoisyNumbers)
+    return spread.number_sums(C, block.targets, likelihood)
+
+
+def _pull_back(block: _Block, theta: Array, found: spread.Factor, z: Array | None) -> tuple[Array, Array, Array]:
+    """Derivatives of the kernel's parameters by way of the rows of a block, Σ d̄ v v', and those of the likelihood's."""
+    C, pullback, likelihood = _prior(block, theta)
+    if z is None:
+        assert isinstance(likelihood, NoisyNumbers)
+        own = spread.number_cotangent(C, block.targets, likelihood, found)
+    else:
+        own = spread.label_cotangent(C, block.y, likelihood, found, z)
+    return pullback(own.covariances, own.variances), own.gram, own.dlik
+
+
+# -- where the model is ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SpreadPosterior(InducingPosterior):
+    """Gaussian of the inducing variables, from which predictions follow; that of single rows stays in their blocks."""
+
+    @property
+    def start(self) -> Array:
+        """K_mm⁻¹ times the mean of the inducing variables, from which the next solution starts."""
+        return np.asarray(np.linalg.solve(self.L.T, self.weight)).ravel()
+
+
+class SpreadModel(Model):
+    """Posterior density of hyperparameters, of rows that are spread over workers (see `Model`).
+
+    Made inside ``joblib.parallel_config(backend="dask")``, its blocks live on the workers of that cluster; otherwise
+    threads share them.  Find its maximum, sample it and predict with it outside of that context: chains run in threads
+    here, side by side, and send their maps to the same blocks.
+
+    Parameters
+    ----------
+    blocks : RowBlocks
+        Rows, of which inputs (and numbers) should have about mean 0 and variance 1.
+    inducing : int, or array-like of shape (m, d)
+        Inducing inputs, or how many rows to choose as such, by k-means++ among rows at random.
+    kernel, likelihood, evidence, input_names
+        As of `Model`: labels behind "logistic" or "probit" with "laplace", or numbers with "exact".
+    n_jobs : int, optional
+        Threads, where there is no cluster.
+    """
+
+    def __init__(
+        self,
+        blocks: RowBlocks,
+        *,
+        inducing: Any,
+        kernel: Kernel | None = None,
+        likelihood: str | Likelihood = "logistic",
+        evidence: str | EvidenceProvider | None = None,
+        input_names: Sequence[str] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        first = _read(blocks.sources[0])
+        names = blocks.input_names if input_names is None else input_names
+        template = _template(first, kernel, likelihood, evidence, names)
+        _check_pair(template)
+        self.__dict__.update(template.__dict__)
+        self._workers = Workers(n_jobs)
+        labels = template.likelihood.targets == "labels"
+        most = -(-CANDIDATES // len(blocks.sources))
+        parts = self._workers.make(_describe, [(source, most, labels) for source in blocks.sources])
+        described: list[_Summary] = self._workers.map(_itself, parts)
+        if labels:
+            template.likelihood.check_targets(np.concatenate([part.targets for part in described]))
+        self.n_rows = sum(part.n for part in described)
+        self.inducing = template.inducing = self._check_inputs(inducing, described)
+        self._number = next(_numbers)
+        keys = [(os.getpid(), self._number, b) for b in range(len(blocks.sources))]
+        jobs = [(source, key, template) for source, key in zip(blocks.sources, keys, strict=True)]
+        self._blocks = self._workers.make(_load, jobs)
+
+    def _check_inputs(self, inducing: Any, described: list[_Summary]) -> Array:
+        low, high = (np.stack(parts) for parts in zip(*((part.low, part.high) for part in described), strict=True))
+        if isinstance(inducing, int | np.integer) and not isinstance(inducing, bool):
+            if not 1 <= inducing <= self.n_rows:
+                raise InvalidInput(
+                    f"'inducing' must be between 1 and the number of rows ({self.n_rows}); got {inducing}."
+                )
+            return spread_inputs(np.vstack([part.some for part in described]), int(inducing))
+        Z = check_inducing_inputs(inducing, self.n_rows, self.X.shape[1])
+        refuse_outside(Z, low.min(axis=0), high.max(axis=0))
+        return Z
+
+    def __reduce__(self) -> Any:
+        raise pickle.PicklingError(
+            "the rows of a SpreadModel live with its workers: sample or maximise it outside of "
+            "joblib.parallel_config; its chains run in threads here, and their maps on the workers it was made with"
+        )
+
+    def with_evidence(self, evidence: str | EvidenceProvider) -> Any:
+        """Refused: make another model of the blocks."""
+        raise InvalidInput("the blocks of a SpreadModel are made for its evidence: make another one, with evidence=.")
+
+    def with_rows(self, X: Array, y: Array, likelihood: Likelihood | None = None) -> Any:
+        """Refused: make another model of all blocks."""
+        raise InvalidInput("a SpreadModel takes no more rows: make another one, of all blocks.")
+
+    def identity(self) -> dict[str, Any]:
+        """Digests of every block and of the inducing inputs, and the names of the inputs, for checkpoints."""
+        assert self.inducing is not None
+        digests = self._workers.map(_digest, self._blocks)
+        return table_identity(
+            {"inducing inputs": self.inducing}, {"list of columns": self.input_names, "rows": digests}
+        )
+
+    def close(self) -> None:
+        """Let go of the blocks."""
+        self._blocks = []
+        _kept.drop(self._number)
+
+    @property
+    def work_space(self) -> WorkSpace:
+        """Memory that an evaluation takes here: some m x m arrays."""
+        assert self.inducing is not None
+        m = len(self.inducing)
+        return WorkSpace(
+            64 * m * m, f"8 matrices of {m:,} x {m:,} numbers", lambda nbytes: "take fewer inducing inputs"
+        )
+
+    def __repr__(self) -> str:
+        assert self.inducing is not None
+        return (
+            f"SpreadModel(n={self.n_rows}, blocks={len(self._blocks)}, inducing={len(self.inducing)}, "
+            f"likelihood={self.likelihood}, evidence={self.evidence}, parameters={', '.join(self.names)})"
+        )
+
+    # -- maps and sums -----------------------------------------------------------------------------------------------
+
+    def _sums(self, function: Callable[..., spread.Sums], *common: Any) -> spread.Sums:
+        found: spread.Sums = self._workers.total(spread.Sums.joined, function, self._blocks, *common)
+        return found
+
+    def _solve(self, theta: Array, start: Array | None) -> tuple[spread.Factor, float, int, float, Array]:
+        """Solution, log Z, factorisations, residual, and the factor of K_mm."""
+        assert self.inducing is not None
+        K, k, _ = contract.inducing_triple(self.kernel_at(theta), self.inducing, self.inducing)
+        L = LowRank.of(K, k).L
+        if isinstance(self.evidence, SolverProvider):
+            begin = np.zeros(len(L)) if start is None or not np.isfinite(start).all() else start @ L
+            solved = spread.find_mode(self.evidence, lambda zeta: self._sums(_label_sums, theta, zeta), begin)
+            return (*solved, L)
+        return (*spread.evidence_of_numbers(self._sums(_number_sums, theta)), 1, 0.0, L)
+
+    def _evidence_at(self, theta: Array, start: Array | None) -> Evidence:
+        found, log_z, n_factor, residual, L = self._solve(theta, start)
+        weight = found.zeta if self.evidence_has_columns else found.zeta.reshape(len(L))
+        return Evidence(log_z, None, np.empty(0), SpreadPosterior(L, found.L, weight), n_factor - 1, residual)
+
+    @property
+    def evidence_has_columns(self) -> bool:
+        """Whether there are several columns of numbers."""
+        return self.y.ndim == 2
+
+    def _log_evidence(self, theta: Array, start: Array | None) -> tuple[Evidence, Array]:
+        assert self.inducing is not None
+        found, log_z, n_factor, residual, L = self._solve(theta, start)
+        z = None
+        if isinstance(self.evidence, SolverProvider):
+            z = spread.response(found, self._workers.total(np.add, _label_response, self._blocks, theta, found))
+        dkernel, gram, dlik = self._workers.total(_added, _pull_back, self._blocks, theta, found, z)
+        kernel = self.kernel_at(theta)
+        _, k, pullback = contract.inducing_triple(kernel, self.inducing, self.inducing)
+        dK = inducing_cotangent(L, spread.inducing_product(found, z, gram))
+        dkernel = contract.derivatives(kernel, dkernel + pullback(dK, np.zeros_like(k)), self._hyper.n_kernel)
+        weight = found.zeta if self.evidence_has_columns else found.zeta.reshape(len(L))
+        posterior = SpreadPosterior(L, found.L, weight)
+        return Evidence(log_z, None, dlik, posterior, n_factor - 1, residual), self._hyper.gradient(dkernel, dlik)
+
+
+def _added(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+    return tuple(mine + its for mine, its in zip(one, other, strict=True))
+
+
+def _itself(part: Any) -> Any:
+    return part
+
+
+def _template(first: Rows, kernel: Any, likelihood: Any, evidence: Any, names: Any) -> Model:
+    """Model of a few rows: kernel, priors and likelihood, of which a worker makes that of its rows."""
+    X, y = first.X[:_TEMPLATE_ROWS], first.y[:_TEMPLATE_ROWS]
+    settings = {"kernel": kernel, "likelihood": likelihood, "evidence": evidence, "input_names": names}
+    return Model(X, y, **settings)
+
+
+def _check_pair(model: Model) -> None:
+    known = isinstance(model.evidence, Laplace) and isinstance(model.likelihood, Logistic | Probit)
+    exact = isinstance(model.evidence, Exact) and not model.evidence.variational
+    if not (known or exact) or model.likelihood.weights is not None:
+        raise InvalidInput(
+            "rows that are spread over workers are known with evidence='laplace' (likelihood 'logistic' or 'probit') "
+            "and evidence='exact' (numbers; weights come with the rows): take one of these, or Model(inducing=...)."
+        )
