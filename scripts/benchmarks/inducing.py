@@ -3,7 +3,7 @@
     python -m scripts.benchmarks.inducing                         # evaluations, n = 500 to 10,000: four minutes
     python -m scripts.benchmarks.inducing evaluations --rows 100000 --inducing 100 200     # 1 minute, below 2 GB
     python -m scripts.benchmarks.inducing fit                     # MAP fits of 10,000 rows, against other classifiers
-    python -m scripts.benchmarks.inducing fit --hmc               # and the default fit
+    python -m scripts.benchmarks.inducing fit --sampler surrogate --inducing 100     # integrated; or --sampler hmc
     python -m scripts.benchmarks.inducing large                   # MAP of 100,000 rows, and what a draw of HMC costs
     python -m scripts.benchmarks.inducing regression              # numbers, against the iterative solver at 8,000 rows
     python -m scripts.benchmarks.inducing predictions             # 100,000 new rows, 100 draws, m = 200
@@ -126,15 +126,13 @@ def fit(arguments: argparse.Namespace) -> None:
         "HistGradientBoosting": HistGradientBoostingClassifier(random_state=0),
     }
     for m in arguments.inducing or [100, 200, 400]:
-        contenders[f"MAP, inducing={m}"] = GPClassifier(inducing=m, sampler="map", random_state=0)
-    if arguments.hmc:
-        settings = {"draws": arguments.draws, "tune": arguments.draws, "chains": 2, "sampler": "hmc"}
-        contenders["HMC, inducing='auto'"] = GPClassifier(**settings, random_state=0, progressbar=False)
+        settings = {"inducing": m, "sampler": arguments.sampler, "random_state": 0, "progressbar": False}
+        contenders[f"{arguments.sampler}, inducing={m}"] = GPClassifier(**settings)
     for name, classifier in contenders.items():
         report_fit(name, classifier, X, y, X_new, y_new)
     if importlib.util.find_spec("gpboost") is None:
         print("gpboost: not installed")
-    else:
+    elif arguments.gpboost:
         p, spent = timed(lambda: gpboost_probabilities(X, y, X_new))
         print(f"GPBoost, Vecchia       log loss {log_loss(y_new, p):.4f}   fit and predict {spent:8.1f} s", flush=True)
 
@@ -248,8 +246,8 @@ def main() -> None:
     parser.add_argument("figure", choices=FIGURES, nargs="?", default="evaluations")
     parser.add_argument("--rows", type=int, nargs="+")
     parser.add_argument("--inducing", type=int, nargs="+")
-    parser.add_argument("--hmc", action="store_true", help="fit: sample as well, which takes half an hour")
-    parser.add_argument("--draws", type=int, default=500, help="fit --hmc: of each of two chains")
+    parser.add_argument("--gpboost", action="store_true", help="fit: GPBoost's Vecchia approximation as well")
+    parser.add_argument("--sampler", default="map", help="fit: how the hyperparameters are integrated")
     arguments = parser.parse_args()
     with single_blas_thread():
         FIGURES[arguments.figure](arguments)

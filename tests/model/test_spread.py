@@ -17,7 +17,7 @@ from hmcgp.errors import HmcgpError, InvalidInput
 from hmcgp.evidence import Exact
 from hmcgp.model import spread
 from hmcgp.posterior.predict import latent_moments, probabilities
-from hmcgp.samplers import HMC
+from hmcgp.samplers import HMC, Metropolis
 from tests.helpers.checks import check_gradient
 from tests.helpers.processes import two_workers
 
@@ -222,9 +222,9 @@ def test_what_needs_the_rows_here_is_refused():
 @pytest.mark.slow
 def test_two_processes_one_of_them_killed():
     """A worker dies while chains run: its blocks are made again, and no draw differs from those of one process."""
-    options = {"draws": 3, "tune": 3, "chains": 2, "random_state": 0, "progressbar": False, "n_jobs": 2}
+    options = {"draws": 6, "tune": 0, "chains": 2, "random_state": 0, "progressbar": False, "n_jobs": 2}
     one = whole("logistic")
-    expected = sample(one, HMC(), **options)
+    expected = sample(one, Metropolis(0.2), start=np.zeros(3), **options)
     with two_workers() as client:
         client.wait_for_workers(2)
         victims = list(client.run(os.getpid).values())
@@ -236,10 +236,12 @@ def test_two_processes_one_of_them_killed():
         assert len(held) >= len(model._blocks) + len(numbers._blocks)  # the rows live there
         killer = threading.Timer(0.5, os.kill, (victims[0], signal.SIGKILL))
         killer.start()
-        run = sample(model, HMC(), **options)  # two chains side by side on the same blocks
+        run = sample(
+            model, Metropolis(0.2), start=np.zeros(3), **options
+        )  # two chains side by side on one set of blocks
         killer.join()
         assert victims[0] not in client.run(os.getpid).values()
         np.testing.assert_allclose(run.draws, expected.draws, rtol=1e-6)
         same(whole("gaussian"), numbers, positions(numbers)[1])
         with joblib.parallel_config(backend="dask"), pytest.raises(HmcgpError, match="without parallel_config"):
-            sample(model, HMC(), **options)
+            sample(model, Metropolis(0.2), **options)

@@ -78,7 +78,7 @@ class WorkersLost(HmcgpError):
 
 def _what_happened(error: Exception) -> str:
     what = f"{type(error).__name__}: {str(error).partition('. ')[0]}"
-    if "pickle" in what.lower():
+    if "pickle" in what.lower() or "serialize" in what.lower():
         return (
             f"the model cannot be sent to other processes ({what}). Classes and functions that it uses must be "
             "defined at the top level of an importable module; or let chains run in threads, without parallel_config"
