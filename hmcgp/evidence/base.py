@@ -36,9 +36,6 @@ Structure: TypeAlias = LowRank | LowRankClasses
 _FLOAT = np.dtype(np.float64)
 
 
-# -- posteriors ------------------------------------------------------------------------------------------------------
-
-
 @runtime_checkable
 class Posterior(Protocol):
     """A Gaussian approximation q(f) = N(Kα, (K⁻¹ + diag w)⁻¹) to the posterior of the latent values."""
@@ -166,9 +163,6 @@ class SupportsWarmStart(Posterior, Protocol):
 
     def start_with(self, mean: Array, variance: Array) -> Array:
         """Where to start when rows with these latent predictions (`predict`) join."""
-
-
-# -- providers -------------------------------------------------------------------------------------------------------
 
 
 class Evidence(NamedTuple):

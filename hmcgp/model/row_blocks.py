@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -122,16 +122,17 @@ class RowBlocks:
         inputs : sequence of str, optional
             Columns of X that are inputs; default: all but those of y and weights.
         """
-        names = getattr(X, "columns", None)
-        if names is not None:
-            inputs = [c for c in names if c not in (y, weights)] if inputs is None else list(inputs)
-        parts, targets, weighed = (_partitions(part) for part in (X, y, weights))
-        targets, weighed = (p * len(parts) if len(p) == 1 else p for p in (targets, weighed))
-        if not len(parts) == len(targets) == len(weighed):
-            raise InvalidInput(f"X has {len(parts)} partitions and y {len(targets)}: repartition them alike.")
-        names = None if inputs is None else tuple(map(str, inputs))
-        columns = None if inputs is None else tuple(inputs)
-        return cls(tuple(_OfPartition(*each, columns) for each in zip(parts, targets, weighed, strict=True)), names)
+        parts = [_partitions(part) for part in (X, y, weights)]
+        counts = {len(part) for part in parts if not (len(part) == 1 and _is_name(part[0]))}
+        if len(counts) > 1:
+            raise InvalidInput(f"X, y and weights have {sorted(counts)} partitions: repartition them alike.")
+        columns = _inputs(X, (y, weights), inputs)
+        tables, targets, weighed = (part * max(counts) if len(part) < max(counts) else part for part in parts)
+        each = zip(tables, targets, weighed, strict=True)
+        return cls(
+            tuple(_OfPartition(table, target, weight, columns) for table, target, weight in each),
+            None if columns is None else tuple(map(str, columns)),
+        )
 
     @classmethod
     def of_parquet(
@@ -144,17 +145,25 @@ class RowBlocks:
         return cls(tuple(_OfFile(str(file), tuple(inputs), target, weights) for file in files), tuple(inputs))
 
 
+def _inputs(X: Any, others: tuple[Any, ...], inputs: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Columns of a DataFrame that are inputs; None for an array."""
+    if not hasattr(X, "columns"):
+        return None
+    names = {other for other in others if isinstance(other, str)}
+    return tuple(c for c in X.columns if c not in names) if inputs is None else tuple(inputs)
+
+
+def _is_name(part: Any) -> bool:
+    return part is None or isinstance(part, str)
+
+
 def _partitions(collection: Any) -> list[Any]:
     """Delayed partitions of a collection in whole rows; itself where it is a name or None."""
-    if collection is None or isinstance(collection, str):
+    if _is_name(collection):
         return [collection]
     if not hasattr(collection, "to_delayed"):
         raise InvalidInput(f"a Dask DataFrame or array is needed; got a {type(collection).__name__}: take of_arrays.")
     delayed = np.asarray(collection.to_delayed(), dtype=object)
     if delayed.ndim == 2 and delayed.shape[1] > 1:
         raise InvalidInput("the Dask array is cut between its columns: X.rechunk({1: -1}) keeps rows whole.")
-    return list(_flat(delayed))
-
-
-def _flat(delayed: Any) -> Iterator[Any]:
-    yield from delayed.ravel()
+    return list(delayed.ravel())

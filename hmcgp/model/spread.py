@@ -11,11 +11,9 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,157 +24,20 @@ from hmcgp.evidence.low_rank import LowRank, spread
 from hmcgp.evidence.low_rank.posterior import InducingPosterior
 from hmcgp.evidence.low_rank.structure import inducing_cotangent
 from hmcgp.kernels import Kernel, contract
-from hmcgp.likelihoods import Likelihood, Logistic, NoisyNumbers, Probit
-from hmcgp.model.arguments import weight_rows
+from hmcgp.likelihoods import Likelihood, Logistic, Probit
+from hmcgp.model import block_work
 from hmcgp.model.covariance import check_inducing_inputs, refuse_outside
 from hmcgp.model.inducing import CANDIDATES, spread_inputs
 from hmcgp.model.model import Model
-from hmcgp.model.row_blocks import RowBlocks, Rows, Source
-from hmcgp.runtime.fingerprint import digest, table_identity
-from hmcgp.runtime.memory import WorkSpace, array_bytes
+from hmcgp.model.row_blocks import RowBlocks, Rows
+from hmcgp.runtime.fingerprint import table_identity
+from hmcgp.runtime.memory import WorkSpace
 from hmcgp.runtime.parallel import Workers
 from hmcgp.runtime.typing import Array
 
-KEPT_BYTES = 2**31  # of covariances that a process keeps between the steps of an evaluation
 _TEMPLATE_ROWS = 1000
 
 _numbers = itertools.count()
-
-
-class _Block(NamedTuple):
-    """Rows of a block, and the model that they are rows of."""
-
-    key: tuple[int, int, int]  # of the process that made the model, of the model, of the block
-    X: Array
-    y: Array
-    likelihood: Likelihood
-    model: Model  # of a few rows: kernel, priors and inducing inputs
-
-    @property
-    def targets(self) -> Array:
-        return self.y.reshape(len(self.y), -1) if self.likelihood.targets == "numbers" else self.y
-
-
-class _Prior(NamedTuple):
-    """Covariance of a block at some hyperparameters, and the pullback of its cotangent."""
-
-    C: LowRank
-    pullback: Callable[[Array, Array], Array]
-    likelihood: Likelihood
-
-
-class _Kept:
-    """Covariances that this process has made last, as many as fit."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[Any, _Prior] = OrderedDict()
-        self._nbytes = 0
-
-    def get(self, key: Any, make: Callable[[], _Prior]) -> _Prior:
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                return self._entries[key]
-        found = make()
-        with self._lock:
-            if key not in self._entries:
-                self._entries[key] = found
-                self._nbytes += array_bytes(found.C)
-            while self._nbytes > KEPT_BYTES and len(self._entries) > 1:
-                self._nbytes -= array_bytes(self._entries.popitem(last=False)[1].C)
-        return found
-
-    def drop(self, number: int) -> None:
-        """Forget the blocks of a model."""
-        with self._lock:
-            for key in [key for key in self._entries if key[0][1] == number]:
-                self._nbytes -= array_bytes(self._entries.pop(key).C)
-
-
-_kept = _Kept()
-
-
-# -- on a worker -----------------------------------------------------------------------------------------------------
-
-
-def _load(source: Source, key: tuple[int, int, int], template: Model) -> _Block:
-    rows = _read(source)
-    likelihood = weight_rows(template.likelihood, rows.weights).for_rows(rows.X)
-    return _Block(key, rows.X, rows.y, likelihood, template)
-
-
-def _read(source: Source) -> Rows:
-    X, y, weights = source.read()
-    X, y = np.array(X, dtype=float, order="C"), np.array(y, dtype=float, order="C")
-    if X.ndim != 2 or len(X) != len(y) or not (np.isfinite(X).all() and np.isfinite(y).all()):
-        raise InvalidInput(
-            "a block of rows has missing or infinite numbers, or another number of rows than of targets."
-        )
-    return Rows(X, y, weights)
-
-
-class _Summary(NamedTuple):
-    n: int
-    low: Array
-    high: Array
-    targets: Array  # different labels; of numbers, none
-    some: Array  # rows, at random
-
-
-def _describe(source: Source, most: int, labels: bool) -> _Summary:
-    X, y, _ = _read(source)
-    rows = np.random.default_rng(0).choice(len(X), min(most, len(X)), replace=False)
-    return _Summary(len(X), X.min(axis=0), X.max(axis=0), np.unique(y) if labels else np.empty(0), X[np.sort(rows)])
-
-
-def _digest(block: _Block) -> str:
-    weights = block.likelihood.row_weights(len(block.y))
-    return "".join(digest(part) for part in (block.X, block.y, weights))
-
-
-def _prior(block: _Block, theta: Array) -> _Prior:
-    return _kept.get((block.key, theta.tobytes()), lambda: _make_prior(block, theta))
-
-
-def _make_prior(block: _Block, theta: Array) -> _Prior:
-    model, Z = block.model, block.model.inducing
-    assert Z is not None
-    kernel = model.kernel_at(theta)
-    own, own_variances, _ = contract.inducing_triple(kernel, Z, Z)
-    K, k, pullback = contract.inducing_triple(kernel, block.X, Z)
-    C = LowRank.of(np.vstack([own, K]), np.concatenate([own_variances, k]))
-    return _Prior(C, pullback, model._hyper.likelihood_at(block.likelihood, theta))
-
-
-def _label_sums(block: _Block, theta: Array, zeta: Array) -> spread.Sums:
-    C, _, likelihood = _prior(block, theta)
-    return spread.label_sums(C, block.y, likelihood, zeta)
-
-
-def _label_response(block: _Block, theta: Array, found: spread.Factor) -> Array:
-    C, _, likelihood = _prior(block, theta)
-    return spread.label_response(C, block.y, likelihood, found)
-
-
-def _number_sums(block: _Block, theta: Array) -> spread.Sums:
-    C, _, likelihood = _prior(block, theta)
-    assert isinstance(likelihood, NoisyNumbers)
-    return spread.number_sums(C, block.targets, likelihood)
-
-
-def _pull_back(block: _Block, theta: Array, found: spread.Factor, z: Array | None) -> tuple[Array, Array, Array]:
-    """Derivatives of the kernel's parameters by way of the rows of a block, Σ d̄ v v', and those of the likelihood's."""
-    C, pullback, likelihood = _prior(block, theta)
-    if z is None:
-        assert isinstance(likelihood, NoisyNumbers)
-        own = spread.number_cotangent(C, block.targets, likelihood, found)
-    else:
-        own = spread.label_cotangent(C, block.y, likelihood, found, z)
-    return pullback(own.covariances, own.variances), own.gram, own.dlik
-
-
-# -- where the model is ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -219,7 +80,7 @@ class SpreadModel(Model):
         input_names: Sequence[str] | None = None,
         n_jobs: int | None = None,
     ) -> None:
-        first = _read(blocks.sources[0])
+        first = block_work.read(blocks.sources[0])
         names = blocks.input_names if input_names is None else input_names
         template = _template(first, kernel, likelihood, evidence, names)
         _check_pair(template)
@@ -227,8 +88,8 @@ class SpreadModel(Model):
         self._workers = Workers(n_jobs)
         labels = template.likelihood.targets == "labels"
         most = -(-CANDIDATES // len(blocks.sources))
-        parts = self._workers.make(_describe, [(source, most, labels) for source in blocks.sources])
-        described: list[_Summary] = self._workers.map(_itself, parts)
+        parts = self._workers.make(block_work.describe, [(source, most, labels) for source in blocks.sources])
+        described: list[block_work.Summary] = self._workers.map(_itself, parts)
         if labels:
             template.likelihood.check_targets(np.concatenate([part.targets for part in described]))
         self.n_rows = sum(part.n for part in described)
@@ -236,9 +97,9 @@ class SpreadModel(Model):
         self._number = next(_numbers)
         keys = [(os.getpid(), self._number, b) for b in range(len(blocks.sources))]
         jobs = [(source, key, template) for source, key in zip(blocks.sources, keys, strict=True)]
-        self._blocks = self._workers.make(_load, jobs)
+        self._blocks = self._workers.make(block_work.load, jobs)
 
-    def _check_inputs(self, inducing: Any, described: list[_Summary]) -> Array:
+    def _check_inputs(self, inducing: Any, described: list[block_work.Summary]) -> Array:
         low, high = (np.stack(parts) for parts in zip(*((part.low, part.high) for part in described), strict=True))
         if isinstance(inducing, int | np.integer) and not isinstance(inducing, bool):
             if not 1 <= inducing <= self.n_rows:
@@ -267,7 +128,7 @@ class SpreadModel(Model):
     def identity(self) -> dict[str, Any]:
         """Digests of every block and of the inducing inputs, and the names of the inputs, for checkpoints."""
         assert self.inducing is not None
-        digests = self._workers.map(_digest, self._blocks)
+        digests = self._workers.map(block_work.block_digest, self._blocks)
         return table_identity(
             {"inducing inputs": self.inducing}, {"list of columns": self.input_names, "rows": digests}
         )
@@ -275,7 +136,7 @@ class SpreadModel(Model):
     def close(self) -> None:
         """Let go of the blocks."""
         self._blocks = []
-        _kept.drop(self._number)
+        block_work.kept.drop(self._number)
 
     @property
     def work_space(self) -> WorkSpace:
@@ -306,9 +167,9 @@ class SpreadModel(Model):
         L = LowRank.of(K, k).L
         if isinstance(self.evidence, SolverProvider):
             begin = np.zeros(len(L)) if start is None or not np.isfinite(start).all() else start @ L
-            solved = spread.find_mode(self.evidence, lambda zeta: self._sums(_label_sums, theta, zeta), begin)
+            solved = spread.find_mode(self.evidence, lambda zeta: self._sums(block_work.label_sums, theta, zeta), begin)
             return (*solved, L)
-        return (*spread.evidence_of_numbers(self._sums(_number_sums, theta)), 1, 0.0, L)
+        return (*spread.evidence_of_numbers(self._sums(block_work.number_sums, theta)), 1, 0.0, L)
 
     def _evidence_at(self, theta: Array, start: Array | None) -> Evidence:
         found, log_z, n_factor, residual, L = self._solve(theta, start)
@@ -325,8 +186,10 @@ class SpreadModel(Model):
         found, log_z, n_factor, residual, L = self._solve(theta, start)
         z = None
         if isinstance(self.evidence, SolverProvider):
-            z = spread.response(found, self._workers.total(np.add, _label_response, self._blocks, theta, found))
-        dkernel, gram, dlik = self._workers.total(_added, _pull_back, self._blocks, theta, found, z)
+            z = spread.response(
+                found, self._workers.total(np.add, block_work.label_response, self._blocks, theta, found)
+            )
+        dkernel, gram, dlik = self._workers.total(_added, block_work.pull_back, self._blocks, theta, found, z)
         kernel = self.kernel_at(theta)
         _, k, pullback = contract.inducing_triple(kernel, self.inducing, self.inducing)
         dK = inducing_cotangent(L, spread.inducing_product(found, z, gram))

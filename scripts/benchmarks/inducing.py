@@ -35,7 +35,7 @@ from sklearn.metrics import log_loss
 from hmcgp import GPClassifier, Model, RowBlocks, SpreadModel, find_map
 from hmcgp.evidence import Exact, Iterative
 from hmcgp.evidence.low_rank import spread as spread_sums
-from hmcgp.model import spread
+from hmcgp.model import block_work
 from hmcgp.model.inducing import pivoted_inputs, spread_inputs, with_inducing
 from hmcgp.posterior.predict import latent_moments, probabilities
 from hmcgp.runtime.parallel import single_blas_thread
@@ -211,13 +211,13 @@ def blocks(arguments: argparse.Namespace) -> None:
     model = SpreadModel(RowBlocks.of_arrays(X, y, rows=n), inducing=spread_inputs(X, m), n_jobs=1)
     theta, block = model.constrain(np.zeros(model.n_dim)), model._blocks[0]
     small = block._replace(key=(0, 0, 0), X=X[:50], y=y[:50])
-    model_of_few = spread._label_sums(small, theta, np.zeros(m))  # compiled before the clock starts
-    spread._pull_back(small, theta, spread_sums._factor(model_of_few.gram, np.zeros(m)), np.zeros(m))
-    _, first = timed(lambda: spread._prior(block, theta))
-    sums, newton = timed(lambda: spread._label_sums(block, theta, np.zeros(m)))
+    model_of_few = block_work.label_sums(small, theta, np.zeros(m))  # compiled before the clock starts
+    block_work.pull_back(small, theta, spread_sums._factor(model_of_few.gram, np.zeros(m)), np.zeros(m))
+    _, first = timed(lambda: block_work.prior(block, theta))
+    sums, newton = timed(lambda: block_work.label_sums(block, theta, np.zeros(m)))
     found = model._solve(theta, None)[0]
-    part, responding = timed(lambda: spread._label_response(block, theta, found))
-    back, pulling = timed(lambda: spread._pull_back(block, theta, found, part))
+    part, responding = timed(lambda: block_work.label_response(block, theta, found))
+    back, pulling = timed(lambda: block_work.pull_back(block, theta, found, part))
     sizes = [len(pickle.dumps(message)) / 1e6 for message in (sums, (theta, found, part), back)]
     print(f"a block of {n:,} rows, m = {m}: covariances {first:.2f} s; a Newton step {newton:.2f} s; the gradient ")
     print(

@@ -14,8 +14,8 @@ import pytest
 
 from hmcgp import Model, RowBlocks, SpreadModel, find_map, sample
 from hmcgp.errors import HmcgpError, InvalidInput
-from hmcgp.evidence import Exact
-from hmcgp.model import spread
+from hmcgp.evidence import Exact, Laplace
+from hmcgp.model import block_work
 from hmcgp.posterior.predict import latent_moments, probabilities
 from hmcgp.samplers import HMC, Metropolis
 from tests.helpers.checks import check_gradient
@@ -100,17 +100,21 @@ def test_narrow_and_wide_priors(variance):
 
 
 def test_failures_are_minus_infinity():
-    found = in_blocks("logistic").evaluate(np.array([60.0, 0.0, 0.0]))
-    assert found.logdensity == -np.inf
-    assert found.failure != 0
+    for model, u in (
+        (in_blocks("logistic", evidence=Laplace(max_iter=1)), np.zeros(3)),
+        (in_blocks("logistic"), np.full(3, 650.0)),
+    ):
+        found = model.evaluate(u)
+        assert found.logdensity == -np.inf
+        assert found.failure != 0
 
 
 def test_a_worker_without_room_makes_covariances_again(monkeypatch):
-    monkeypatch.setattr(spread, "KEPT_BYTES", 1)
+    monkeypatch.setattr(block_work, "KEPT_BYTES", 1)
     model = in_blocks("logistic")
     same(whole("logistic"), model, positions(model)[0])
     model.close()
-    assert not [key for key in spread._kept._entries if key[0][1] == model._number]
+    assert not [key for key in block_work.kept._entries if key[0][1] == model._number]
 
 
 def test_it_is_maximised_sampled_and_predicts_as_any_model():
@@ -137,7 +141,7 @@ def test_identity_is_of_all_rows():
 
 
 def test_dask_collections_are_read_where_they_are_used():
-    dd, da = pytest.importorskip("dask.dataframe"), pytest.importorskip("dask.array")
+    dd = pytest.importorskip("dask.dataframe")
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": NUMBERS, "w": WEIGHTS})
     one, u = whole("gaussian-weights"), positions(whole("gaussian"))[0]
     frame = RowBlocks.of_dask(dd.from_pandas(table, npartitions=3), "y", "w")
@@ -145,6 +149,11 @@ def test_dask_collections_are_read_where_they_are_used():
     assert model.input_names == ["a", "b"]
     assert model.n_rows == N
     same(one, model, u)
+
+
+def test_dask_arrays_are_read_where_they_are_used():
+    da = pytest.importorskip("dask.array")
+    one, u = whole("gaussian-weights"), positions(whole("gaussian"))[0]
     arrays = [da.from_array(part, chunks=(60, *part.shape[1:])) for part in (X, NUMBERS, WEIGHTS)]
     same(one, SpreadModel(RowBlocks.of_dask(*arrays), inducing=Z, likelihood="gaussian"), u)
     with pytest.raises(InvalidInput, match="cut between its columns"):

@@ -105,6 +105,14 @@ class _Sites:
         self.proper = bool((S > 0.0).all())
         return self.residual if self.update() else np.inf
 
+    def converged(self, residual: float, tol: float) -> bool:
+        """Whether a residual is small, or what rounding makes."""
+        return residual < np.inf and residual <= max(tol, self.rounding)
+
+    def acceptable(self, residual: float) -> bool:
+        """Whether to go on from here: where labels are flipped, improper cavities may mend."""
+        return residual < np.inf or (self.proper and not self.log_concave)
+
     @property
     def log_concave(self) -> bool:
         """Whether no site is negative."""
@@ -185,13 +193,13 @@ def _solve(sites: _Sites, eta: Array, w: Array, tol: float, max_iter: int, warm:
     kept = point if warm else np.zeros_like(point)
     for n_factor in range(1, max_iter + 1):
         residual = sites.set(*np.split(point, 2))
-        if residual < np.inf and residual <= max(tol, sites.rounding):
+        if sites.converged(residual, tol):
             return n_factor, residual
         if warm and n_factor == 1 and not residual <= _MAX_WARM_RESIDUAL:
             break
         if corrected and not residual <= _PROGRESS * accepted:  # back to where the correction began
             corrected, plain_left, patience, memory = False, patience - 1, 2 * patience, _Memory()
-        elif residual < np.inf or (sites.proper and not sites.log_concave):
+        elif sites.acceptable(residual):
             damping = sites.adapted(damping, corrected, residual, accepted)
             kept, goal, accepted = point, np.concatenate(sites.matched()), residual
             corrected, plain_left = residual < np.inf and plain_left == 0, max(plain_left - 1, 0)
