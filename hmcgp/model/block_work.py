@@ -22,6 +22,7 @@ from hmcgp.runtime.memory import array_bytes
 from hmcgp.runtime.typing import Array
 
 KEPT_BYTES = 2**31  # of covariances that a process keeps between the steps of an evaluation
+KEPT_EACH = 4  # hyperparameters for which it keeps those of a block: one for each of some chains
 
 
 class Block(NamedTuple):
@@ -66,6 +67,9 @@ class _Kept:
             if key not in self._entries:
                 self._entries[key] = found
                 self._nbytes += array_bytes(found.C)
+            same = [other for other in self._entries if other[0] == key[0]]
+            for other in same[:-KEPT_EACH]:
+                self._nbytes -= array_bytes(self._entries.pop(other).C)
             while self._nbytes > KEPT_BYTES and len(self._entries) > 1:
                 self._nbytes -= array_bytes(self._entries.popitem(last=False)[1].C)
         return found

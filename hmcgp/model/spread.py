@@ -26,6 +26,7 @@ from hmcgp.evidence.low_rank.structure import inducing_cotangent
 from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import Likelihood, Logistic, Probit
 from hmcgp.model import block_work
+from hmcgp.model.compatibility import as_likelihood
 from hmcgp.model.covariance import check_inducing_inputs, refuse_outside
 from hmcgp.model.inducing import CANDIDATES, spread_inputs
 from hmcgp.model.model import Model
@@ -35,7 +36,7 @@ from hmcgp.runtime.memory import WorkSpace
 from hmcgp.runtime.parallel import Workers
 from hmcgp.runtime.typing import Array
 
-_TEMPLATE_ROWS = 1000
+_TEMPLATE_ROWS = 100
 
 _numbers = itertools.count()
 
@@ -173,13 +174,10 @@ class SpreadModel(Model):
 
     def _evidence_at(self, theta: Array, start: Array | None) -> Evidence:
         found, log_z, n_factor, residual, L = self._solve(theta, start)
-        weight = found.zeta if self.evidence_has_columns else found.zeta.reshape(len(L))
-        return Evidence(log_z, None, np.empty(0), SpreadPosterior(L, found.L, weight), n_factor - 1, residual)
+        return Evidence(log_z, None, np.empty(0), self._posterior(found, L), n_factor - 1, residual)
 
-    @property
-    def evidence_has_columns(self) -> bool:
-        """Whether there are several columns of numbers."""
-        return self.y.ndim == 2
+    def _posterior(self, found: spread.Factor, L: Array) -> SpreadPosterior:
+        return SpreadPosterior(L, found.L, found.zeta.reshape(len(L), *self.y.shape[1:]))
 
     def _log_evidence(self, theta: Array, start: Array | None) -> tuple[Evidence, Array]:
         assert self.inducing is not None
@@ -194,8 +192,7 @@ class SpreadModel(Model):
         _, k, pullback = contract.inducing_triple(kernel, self.inducing, self.inducing)
         dK = inducing_cotangent(L, spread.inducing_product(found, z, gram))
         dkernel = contract.derivatives(kernel, dkernel + pullback(dK, np.zeros_like(k)), self._hyper.n_kernel)
-        weight = found.zeta if self.evidence_has_columns else found.zeta.reshape(len(L))
-        posterior = SpreadPosterior(L, found.L, weight)
+        posterior = self._posterior(found, L)
         return Evidence(log_z, None, dlik, posterior, n_factor - 1, residual), self._hyper.gradient(dkernel, dlik)
 
 
@@ -209,7 +206,10 @@ def _itself(part: Any) -> Any:
 
 def _template(first: Rows, kernel: Any, likelihood: Any, evidence: Any, names: Any) -> Model:
     """Model of a few rows: kernel, priors and likelihood, of which a worker makes that of its rows."""
-    X, y = first.X[:_TEMPLATE_ROWS], first.y[:_TEMPLATE_ROWS]
+    X, y = np.resize(first.X[:_TEMPLATE_ROWS], (_TEMPLATE_ROWS, first.X.shape[1])), first.y[:_TEMPLATE_ROWS]
+    y = np.resize(y, (_TEMPLATE_ROWS, *y.shape[1:]))
+    if as_likelihood(likelihood).targets == "labels":  # a block may hold one of them only
+        y = np.resize([-1.0, 1.0], _TEMPLATE_ROWS)
     settings = {"kernel": kernel, "likelihood": likelihood, "evidence": evidence, "input_names": names}
     return Model(X, y, **settings)
 

@@ -175,6 +175,16 @@ def test_a_folder_of_parquet_files(tmp_path):
         RowBlocks.of_parquet(tmp_path / "elsewhere", target="y", inputs=["a", "b"])
 
 
+def test_blocks_of_one_label_each():
+    """Files are often sorted by their target; and a block may be a single row."""
+    order = np.argsort(LABELS, kind="stable")
+    blocks = RowBlocks.of_arrays(X[order], LABELS[order], rows=50)
+    first = RowBlocks.of_arrays(X[order[:1]], LABELS[order[:1]])
+    rest = RowBlocks.of_arrays(X[order[1:]], LABELS[order[1:]], rows=50)
+    for each in (blocks, RowBlocks(first.sources + rest.sources)):
+        same(whole("logistic"), SpreadModel(each, inducing=Z), positions(whole("logistic"))[0])
+
+
 def test_a_number_of_inducing_inputs_is_chosen_among_the_rows():
     model = in_blocks("logistic", inducing=12)
     assert model.inducing.shape == (12, 2)
