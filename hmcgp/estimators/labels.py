@@ -62,7 +62,7 @@ class LabelTargets(Targets):
             raise InvalidInput(f"'y' holds the labels {unknown[:5]}, which are not among {self.classes.tolist()}.")
         return self.from_codes(np.searchsorted(self.classes, labels))
 
-    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, noise_variance: Any) -> NewRows:
+    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, row_data: Any) -> NewRows:
         new = _row_weights(self.class_weights, self.codes(y), weights)
         both = concatenate_weights((model.likelihood.weights, len(model.y)), (new, len(y)))
         return NewRows(X, y, None if both is None else model.likelihood.weighted(both), self)

@@ -78,8 +78,8 @@ class NumberTargets(Targets):
             likelihood.check_targets(y)
         return self.standardise(y)
 
-    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, noise_variance: Any) -> NewRows:
-        likelihood = self._with_known_noise(model.likelihood, y, noise_variance)
+    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, row_data: Any) -> NewRows:
+        likelihood = self._with_known_noise(model.likelihood, y, row_data)
         new = self.layout.repeat_rows(np.ones(len(X)) if weights is None else weights, y)
         both = concatenate_weights((model.likelihood.weights, len(model.y)), (new, len(new)))
         if both is not None:

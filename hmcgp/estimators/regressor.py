@@ -19,7 +19,7 @@ from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
 from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import predict
-from hmcgp.runtime.checks import check_between, check_count, name_among
+from hmcgp.runtime.checks import check_between, check_count, check_quantiles, name_among
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Sampler
@@ -105,8 +105,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> TrainingTable:
-        return number_table(self, X, y, noise_variance, sample_weight)
+    def _training_table(self, X: Any, y: Any, row_data: Any, sample_weight: Any) -> TrainingTable:
+        return number_table(self, X, y, row_data, sample_weight)
 
     def fit(  # type: ignore[override]
         self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None
@@ -236,10 +236,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         one output with 50 draws, and draws of which nothing could be kept (`clear_cache`) are solved anew for each
         block: little beside the predictions for so many rows, unless the training rows are many more.
         """
-        q = np.atleast_1d(np.asarray(quantiles, dtype=float))
-        if q.ndim != 1 or not ((q > 0.0) & (q < 1.0)).all():
-            raise InvalidInput(f"'quantiles' must be numbers strictly between 0 and 1; got {quantiles}.")
-        found = self._quantiles(X, q, observed=True)
+        found = self._quantiles(X, check_quantiles(quantiles), observed=True)
         return found[..., 0] if np.ndim(quantiles) == 0 else found
 
     def _quantiles(self, X: Any, q: Array, *, observed: bool) -> Array:

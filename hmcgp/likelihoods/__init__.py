@@ -8,6 +8,10 @@
     Gaussian           p(y | f) = N(y; f, noise)               y any number; noise is a variance
     VaryingNoise       p(y | f) = N(y; f, noise(x))            y any number; log noise(x) linear in functions of x
     OutputNoise        p(y | f) = N(y; f, noise_a)             y any number, of the output a that the last input numbers
+    Poisson            p(y | f) = Poisson(y; e exp f)          y = 0, 1, 2, …, counted in the exposure e
+    NegativeBinomial   as Poisson, of variance m + α m²        y = 0, 1, 2, …
+    Binomial           p(y | f) = Binomial(y; N, σ(f))         y = 0, …, N successes of N trials
+    Ordinal            p(y | f) = Φ(b_{y+1} - f) - Φ(b_y - f)  y = 0, 1, …, C - 1 in their order; cut points b
 
 A likelihood gives its logarithm with three derivatives, for evidence providers, and for labels its average over a
 Gaussian f, for predictions.  Everything is computed in log space: nothing overflows at |f| = 1e3.
@@ -20,19 +24,26 @@ from __future__ import annotations
 
 from hmcgp.likelihoods.base import Derivatives, Likelihood
 from hmcgp.likelihoods.binary import LabelNoise, Logistic, Probit
+from hmcgp.likelihoods.counts import Binomial, Counts, NegativeBinomial, Poisson
 from hmcgp.likelihoods.numbers import Gaussian, NoisyNumbers, OutputNoise, VaryingNoise
+from hmcgp.likelihoods.ordinal import Ordinal
 from hmcgp.likelihoods.several_classes import Classes, MultinomialProbit, Softmax
 
 __all__ = [
+    "Binomial",
     "Classes",
+    "Counts",
     "Derivatives",
     "Gaussian",
     "LabelNoise",
     "Likelihood",
     "Logistic",
     "MultinomialProbit",
+    "NegativeBinomial",
     "NoisyNumbers",
+    "Ordinal",
     "OutputNoise",
+    "Poisson",
     "Probit",
     "Softmax",
     "VaryingNoise",

@@ -171,7 +171,8 @@ def _check_rounding(provider: SolverProvider, problem: Problem[I], here: I, n_fa
     scale = float(problem.variances.max())
     error = EPS * scale * size(here)
     nats = 0.5 * (error * size(here) + EPS * float(here.w @ problem.variances))
-    lost = max(nats / LOST_NATS, error * math.sqrt(problem.total_weight) / ROUNDED_AWAY)
+    weight = max(problem.total_weight, float(here.w.sum()))  # of labels, W <= ω
+    lost = max(nats / LOST_NATS, error * math.sqrt(weight) / ROUNDED_AWAY)
     if not lost <= 1.0:
         raise NotConverged(
             f"{type(provider).__name__}: rounding alone makes a decrement of {ROUNDED_AWAY * lost:.1e} (largest prior "
