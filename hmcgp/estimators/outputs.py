@@ -23,9 +23,9 @@ from hmcgp.estimators.columns import plain_numbers
 from hmcgp.estimators.scaling import Scaling
 from hmcgp.kernels import Kernel
 from hmcgp.kernels.coregional import Coregional, coregionalised
-from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
+from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise, is_gaussian
 from hmcgp.model import Model
-from hmcgp.posterior import predict
+from hmcgp.posterior import predict, responses
 from hmcgp.posterior.weights import Draws
 from hmcgp.runtime.typing import Array
 
@@ -101,6 +101,8 @@ class OneOutput:
 
         The density is that of all outputs of a row: they are independent given the hyperparameters.
         """
+        if not is_gaussian(model.likelihood):
+            return responses.log_density(model, draws, X, targets, n_jobs=n_jobs)
         return predict.log_density(model, draws, X, targets, n_jobs=n_jobs)
 
     # -- back to the user's table ------------------------------------------------------------------------------------

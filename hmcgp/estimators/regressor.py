@@ -16,9 +16,9 @@ from hmcgp.estimators.number_targets import NumberTargets, number_table
 from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Likelihood
+from hmcgp.likelihoods import Likelihood, is_gaussian
 from hmcgp.posterior import leave_one_out as leaving_out
-from hmcgp.posterior import predict
+from hmcgp.posterior import outliers, predict, responses
 from hmcgp.runtime.checks import check_between, check_count, check_quantiles, name_among
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
@@ -39,9 +39,11 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         Covariance function, on the scale of standardised inputs and target.
         Default: `SquaredExponential(ard=True)` under default priors.  Add `Constant()` or `Linear()` for a mean that
         is a constant or a linear function with unknown coefficients.
-    likelihood : {"gaussian", "varying_noise"} or Likelihood, default="gaussian"
+    likelihood : {"gaussian", "varying_noise", "student_t"} or Likelihood, default="gaussian"
         `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, on the scale of the standardised target;
-        `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs (not of coregional outputs).
+        `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs (not of coregional outputs).  "student_t" has
+        heavy tails, of which scale and degrees of freedom are inferred: rows that are far off then hardly count
+        (`outlier_probability`).  For one output.
     outputs : {"independent", "coregional"}, default="independent"
         What several columns of y have in common.  "independent": given the hyperparameters and the noise, which on the
         standardised scale are the same for all, nothing; at the cost of one output.  "coregional": outputs are
@@ -49,9 +51,10 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         `output_covariance`), each with a noise of its own, and may be missing (NaN) in some rows.  An output then
         learns from the others, at a cost of O((nk)³).  B carries the variances: one of `kernel` that is left to its
         default prior is fixed to 1 (in a sum that of the first term, in a product each).
-    evidence : {"exact"} or EvidenceProvider, default="exact"
+    evidence : {"exact", "laplace"} or EvidenceProvider, optional
+        How the latent function is integrated out.  Default: "exact" for Gaussian noise, "laplace" for "student_t".
     inducing : "auto", int, array-like of shape (m, d) or None, default="auto"
-        As of `GPClassifier`, with the evidence "exact"; `evidence.Exact(variational=True)` takes Titsias' bound.
+        As of `GPClassifier`, with either evidence; `evidence.Exact(variational=True)` takes Titsias' bound.
     sampler : {"surrogate", "hmc", "nuts", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated, as of `GPClassifier`, with the same default.
     draws, tune, chains, predict_draws, n_jobs, missing, random_state, progressbar, max_time, checkpoint
@@ -83,7 +86,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         *,
         likelihood: str | Likelihood = "gaussian",
         outputs: str = "independent",
-        evidence: str | EvidenceProvider = "exact",
+        evidence: str | EvidenceProvider | None = None,
         sampler: str | Sampler | None = None,
         draws: int = 1000,
         tune: int = 500,
@@ -240,7 +243,11 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         return found[..., 0] if np.ndim(quantiles) == 0 else found
 
     def _quantiles(self, X: Any, q: Array, *, observed: bool) -> Array:
-        found = predict.quantiles(*self._new_inputs(X), q, observed=observed, n_jobs=self.n_jobs)
+        model, draws, X = self._new_inputs(X)
+        if observed and not is_gaussian(model.likelihood):
+            found = responses.quantiles(model, draws, X, q, n_jobs=self.n_jobs)
+        else:
+            found = predict.quantiles(model, draws, X, q, observed=observed, n_jobs=self.n_jobs)
         return np.moveaxis(self._targets.in_units(self._targets.layout.unstack(found)), 0, -1)
 
     def predict_interval(self, X: Any, level: float = 0.9, of: str = "y") -> Array:
@@ -299,6 +306,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         check_count("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
         model, draws, X = self._new_inputs(X, each_draw=True)
+        if not is_gaussian(model.likelihood):
+            return self._targets.in_units(responses.samples(rng, model, draws, X, None, n_samples)).T
         chosen = rng.choice(len(draws), size=n_samples, p=draws.weight / draws.total)
         groups, counts = np.unique(chosen, return_counts=True)
         samples = [
@@ -334,6 +343,25 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         B *= np.multiply.outer(self._targets.unit, self._targets.unit)
         sd = np.sqrt(np.diagonal(B, axis1=1, axis2=2))
         return B / (sd[:, :, None] * sd[:, None, :]) if correlation else B
+
+    def outlier_probability(self, threshold: float = 3.0) -> Array:
+        """Posterior probability that each training row is an outlier: farther from the function than `threshold` scales.
+
+        P(|y_i - f(x_i)| > threshold s | y), averaged over the draws of scale s and all else (Chaloner & Brant 1988),
+        with the likelihood "student_t".  Of Gaussian noise of standard deviation s, 0.3 % of the rows are beyond 3.
+
+        Parameters
+        ----------
+        threshold : float, default=3.0
+            In units of the scale.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In the order of the rows given to `fit`.
+        """
+        check_between("threshold", threshold, 0.0, np.inf)
+        return outliers.outlier_probability(self.model_, self._kept_draws(), float(threshold), n_jobs=self.n_jobs)
 
     def loo(self) -> leaving_out.LeaveOneOut:
         """How well each training row is predicted by all others: log densities in the units of y, exact for each draw.

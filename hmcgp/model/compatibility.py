@@ -15,6 +15,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "label_noise": likelihoods.LabelNoise,
     "gaussian": likelihoods.Gaussian,
     "varying_noise": likelihoods.VaryingNoise,
+    "student_t": likelihoods.StudentT,
     "softmax": likelihoods.Softmax,
     "multinomial_probit": likelihoods.MultinomialProbit,
     "poisson": likelihoods.Poisson,

@@ -29,6 +29,7 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider, Structure
 from hmcgp.evidence.laplace import mode_search as core
+from hmcgp.evidence.laplace.student_t import student_evidence
 from hmcgp.evidence.low_rank.laplace import laplace_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.products import LatentProducts, by_factor
@@ -40,7 +41,7 @@ from hmcgp.evidence.status import (
     raise_for_status,
     symmetric,
 )
-from hmcgp.likelihoods import Binomial, Likelihood, Logistic, NegativeBinomial, Ordinal, Poisson, Probit
+from hmcgp.likelihoods import Binomial, Likelihood, Logistic, NegativeBinomial, Ordinal, Poisson, Probit, StudentT
 from hmcgp.runtime.typing import Array
 
 _NONE = np.empty(0)  # derivatives in the likelihood's parameters
@@ -105,10 +106,13 @@ class Laplace(SolverProvider):
         NegativeBinomial,
         Binomial,
         Ordinal,
+        StudentT,
     )
     takes_low_rank: ClassVar[bool] = True
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
+        if isinstance(likelihood, StudentT):
+            return student_evidence(self, K, y, likelihood, gradient)
         begin, warm = self.starting_point(start, y, len(y))
         weights = likelihood.row_weights(len(y))
         status, n_factor, residual, log_z, state, L = core.solve(
@@ -125,4 +129,6 @@ class Laplace(SolverProvider):
         self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
     ) -> Evidence:
         assert isinstance(C, LowRank)
+        if isinstance(likelihood, StudentT):
+            return student_evidence(self, C, y, likelihood, gradient)
         return laplace_evidence(self, C, y, likelihood, start, gradient)
