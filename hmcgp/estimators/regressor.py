@@ -205,19 +205,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         return mean, np.sqrt(variance)
 
     def _predict_jointly(self, X: Any) -> tuple[Array, Array]:
-        model, draws, X = self._new_inputs(X)
-        centre: Any = 0.0
-        covariance: Any = 0.0
-        before = 0.0
-        for weight, (mean, S) in zip(draws.weight, predict.observed_jointly(model, draws, X), strict=True):
-            # from the mean of those before, as in mixture.merge
-            share = weight / max(before + weight, np.finfo(float).tiny)
-            deviation = self._targets.layout.unstack(mean) - centre
-            centre = centre + share * deviation
-            between = np.einsum("i...,j...->ij...", deviation, deviation * (before * share))
-            covariance = covariance + between + weight * self._targets.layout.per_output_covariance(S)
-            before += weight
-        return self._targets.in_units(centre), self._targets.unit**2 * covariance / draws.total
+        mean, covariance = self._targets.layout.mixture_covariance(*self._new_inputs(X))
+        return self._targets.in_units(mean), self._targets.unit**2 * covariance
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of new observations under the mixture over draws.
@@ -304,20 +293,9 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         ndarray of shape (m, n_samples) or (m, k, n_samples)
         """
         check_count("n_samples", n_samples, 1)
-        rng = check_random_state(random_state)
-        model, draws, X = self._new_inputs(X, each_draw=True)
-        if not is_gaussian(model.likelihood):
-            return self._targets.in_units(responses.samples(rng, model, draws, X, None, n_samples)).T
-        chosen = rng.choice(len(draws), size=n_samples, p=draws.weight / draws.total)
-        groups, counts = np.unique(chosen, return_counts=True)
-        samples = [
-            self._targets.layout.draw(rng, mean, covariance, count)
-            for (mean, covariance), count in zip(
-                predict.observed_jointly(model, draws.theta[groups], X), counts, strict=True
-            )
-        ]
-        shuffled = rng.permutation(np.concatenate(samples))  # samples of one draw need not lie side by side
-        return np.moveaxis(self._targets.in_units(shuffled), 0, -1)
+        rng, inputs = check_random_state(random_state), self._new_inputs(X, each_draw=True)
+        samples = self._targets.layout.samples(rng, *inputs, n_samples)
+        return np.moveaxis(self._targets.in_units(samples), 0, -1)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
         """Mean and variance of the function, without noise, in the units of y; each of shape (m,) or (m, k)."""
@@ -345,20 +323,18 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         return B / (sd[:, :, None] * sd[:, None, :]) if correlation else B
 
     def outlier_probability(self, threshold: float = 3.0) -> Array:
-        """Posterior probability that each training row is an outlier: farther from the function than `threshold` scales.
+        """Posterior probability that each training row is an outlier, with the likelihood "student_t".
 
-        P(|y_i - f(x_i)| > threshold s | y), averaged over the draws of scale s and all else (Chaloner & Brant 1988),
-        with the likelihood "student_t".  Of Gaussian noise of standard deviation s, 0.3 % of the rows are beyond 3.
+        P(|y_i - f(x_i)| > threshold s | y), averaged over the draws (Chaloner & Brant 1988).  Of Gaussian noise of
+        standard deviation s, 0.3 % of the rows are beyond 3 s.
 
         Parameters
         ----------
         threshold : float, default=3.0
-            In units of the scale.
 
         Returns
         -------
         ndarray of shape (n,)
-            In the order of the rows given to `fit`.
         """
         check_between("threshold", threshold, 0.0, np.inf)
         return outliers.outlier_probability(self.model_, self._kept_draws(), float(threshold), n_jobs=self.n_jobs)

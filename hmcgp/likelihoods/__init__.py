@@ -25,9 +25,11 @@ from __future__ import annotations
 
 from hmcgp.likelihoods.base import Derivatives, Likelihood
 from hmcgp.likelihoods.binary import LabelNoise, Logistic, Probit
-from hmcgp.likelihoods.counts import Binomial, Counts, NegativeBinomial, Poisson
+from hmcgp.likelihoods.binomial import Binomial
+from hmcgp.likelihoods.counts import Counts
 from hmcgp.likelihoods.numbers import Gaussian, NoisyNumbers, OutputNoise, VaryingNoise, is_gaussian
 from hmcgp.likelihoods.ordinal import Ordinal
+from hmcgp.likelihoods.poisson import NegativeBinomial, Poisson
 from hmcgp.likelihoods.several_classes import Classes, MultinomialProbit, Softmax
 from hmcgp.likelihoods.student_t import HeavyTerms, StudentT
 

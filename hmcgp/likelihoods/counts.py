@@ -18,24 +18,19 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import bdtr, betainc, digamma, expit, ndtr, pdtr, polygamma
+from scipy.special import ndtr
 
 from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods.base import Likelihood
 from hmcgp.likelihoods.log_concave_average import log_concave_average
-from hmcgp.likelihoods.terms import BINOMIAL, NEGATIVE_BINOMIAL, POISSON
-from hmcgp.numerics.quadrature import logistic_average
-from hmcgp.parameters import parameter
-from hmcgp.parameters.declaration import Value, value_of
 from hmcgp.runtime.typing import Array
 
-_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
-_NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 _NARROW = 0.5  # of T, in units of f: below, f - T is nearly normal
 _MOST_LOG = 700.0  # beyond, exp leaves the range of float64
 _BLOCK = 2**16  # values whose nodes are held at once
@@ -206,8 +201,8 @@ class Counts(Likelihood):
         density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
         out[wide] = ndtr(z) + third[wide] / total**3 / 6.0 * (z * z - 1.0) * density
         rest = ~wide
-        f = mean[rest] + np.sqrt(variance[rest]) * _NODES[:, None]  # (nodes, rest)
-        out[rest] = _NODE_WEIGHTS @ self._distribution_given(at[rest], self.rate(f), sizes[rest])
+        f = mean[rest] + np.sqrt(variance[rest]) * NODES[:, None]  # (nodes, rest)
+        out[rest] = NODE_WEIGHTS @ self._distribution_given(at[rest], self.rate(f), sizes[rest])
         return np.where(k < 0.0, 0.0, np.where(k >= self.most(sizes), 1.0, np.clip(out, 0.0, 1.0)))
 
     @abstractmethod
@@ -225,171 +220,3 @@ class Counts(Likelihood):
     def most(self, sizes: Array) -> Array:
         """Largest count that is possible."""
         return np.full(np.shape(sizes), math.inf)
-
-
-@dataclass(frozen=True)
-class Poisson(Counts):
-    """p(y | f) = Poisson(y; e r), r = exp(f + offset): events at the rate r in the exposure e.
-
-    Parameters
-    ----------
-    exposure : sequence of float, optional
-        Time, area or population in which the events of each row were counted.  Default: 1 each.
-    offset : float, default=0.0
-        Logarithm of the rate where f = 0.
-    """
-
-    exposure: Sequence[float] | None = None
-    kind: ClassVar[int] = POISSON
-
-    def _second(self, n: int) -> Array:
-        return np.zeros(n)
-
-    def _scatter(self, average: Array, spread: Array, sizes: Array) -> Array:
-        return sizes * average
-
-    def _comparison(self, k: Array, sizes: Array) -> tuple[Array, Array, Array]:
-        return digamma(k + 1.0) - np.log(sizes), polygamma(1, k + 1.0), polygamma(2, k + 1.0)  # T = log(gamma/e)
-
-    def _distribution_given(self, k: Array, rate: Array, sizes: Array) -> Array:
-        return np.asarray(pdtr(k, sizes * rate))
-
-    def draw(self, rng: np.random.Generator, f: Array, sizes: Array) -> Array:
-        return _poisson(rng, sizes * self.rate(f))
-
-
-@dataclass(frozen=True)
-class NegativeBinomial(Counts):
-    """p(y | f) = NB(y; mean e r, variance e r + α (e r)²), r = exp(f + offset): more scatter than Poisson's.
-
-    A Poisson count whose rate is multiplied by a gamma variable of mean 1 and variance α.
-
-    Parameters
-    ----------
-    dispersion : float or prior, optional
-        α > 0, as in statsmodels; close to 0, `Poisson`.  Default: the prior LogNormal(-2, 2, lower=1e-6), with median
-        0.14 and 95 % within 0.003 to 7.
-    exposure, offset
-        As of `Poisson`.
-    """
-
-    dispersion: Value = parameter("dispersion")
-    exposure: Sequence[float] | None = None
-    kind: ClassVar[int] = NEGATIVE_BINOMIAL
-
-    @property
-    def _shape(self) -> float:
-        return 1.0 / float(value_of(self, "dispersion"))
-
-    def _second(self, n: int) -> Array:
-        return np.full(n, self._shape)
-
-    def parameter_gradient(self, y: Array, f: Array, share: Array, shift: Array) -> Array:
-        b, weights = self._shape, self.row_weights(len(y))
-        x = f + self.row_numbers(y)[0] - math.log(b)
-        t, left = expit(x), expit(-x)
-        w = (y + b) * t * left
-        dlog_p = digamma(y + b) - digamma(b) - np.logaddexp(0.0, x) - (y * left - b * t) / b
-        dg = w / b - t
-        dlog_w = 1.0 / (y + b) - (left - t) / b
-        db = weights @ dlog_p - 0.5 * share @ dlog_w + (weights * shift) @ dg
-        return np.array([-b * b * db])
-
-    def _scatter(self, average: Array, spread: Array, sizes: Array) -> Array:
-        return sizes * average + float(value_of(self, "dispersion")) * sizes**2 * (spread + average**2)
-
-    def _comparison(self, k: Array, sizes: Array) -> tuple[Array, Array, Array]:
-        b = self._shape  # T = log(b gamma_{k+1}/(e gamma_b))
-        mean = digamma(k + 1.0) - digamma(b) + math.log(b) - np.log(sizes)
-        return mean, polygamma(1, k + 1.0) + polygamma(1, b), polygamma(2, k + 1.0) - polygamma(2, b)
-
-    def _distribution_given(self, k: Array, rate: Array, sizes: Array) -> Array:
-        b = self._shape
-        return np.asarray(betainc(b, k + 1.0, b / (b + sizes * rate)))
-
-    def draw(self, rng: np.random.Generator, f: Array, sizes: Array) -> Array:
-        b = self._shape
-        return _poisson(rng, sizes * self.rate(f) * rng.gamma(b, 1.0 / b, size=f.shape))
-
-
-@dataclass(frozen=True)
-class Binomial(Counts):
-    """p(y | f) = Binomial(y; N, p), p = σ(f + offset): y successes of N trials.
-
-    With trials of 1 each, `Logistic` with y = 0 and 1; it serves replicated rows of a classification in one row each.
-
-    Parameters
-    ----------
-    trials : sequence of int, optional
-        Number of trials of each row.  Default: 1 each.
-    offset : float, default=0.0
-        Logit of the probability where f = 0.
-    """
-
-    trials: Sequence[float] | None = None
-    kind: ClassVar[int] = BINOMIAL
-    size_name: ClassVar[str] = "trials"
-    _about_wrong: ClassVar[str] = "Give the number of successes of each row, and that of its 'trials'."
-
-    @classmethod
-    def check_sizes(cls, sizes: Array) -> Array:
-        checked = super().check_sizes(sizes)
-        bad = np.flatnonzero(checked != np.round(checked))
-        if len(bad):
-            raise InvalidInput(f"'trials' must be whole numbers; got {checked[bad[0]]:g} in row {bad[0]}.")
-        return checked
-
-    def check_targets(self, y: Array) -> None:
-        """Raise InvalidInput unless every target is a whole number between 0 and the number of trials."""
-        super().check_targets(y)
-        trials = self.sizes(len(y))
-        bad = np.flatnonzero(y > trials)
-        if len(bad):
-            i = bad[0]
-            raise InvalidInput(
-                f"row {i} has {y[i]:g} successes of {trials[i]:g} trials, one of {len(bad)} such rows: there cannot be "
-                "more successes than trials. Check 'trials', and that 'y' holds successes."
-            )
-
-    def _offset(self, total: float, size: float) -> float:
-        return math.log(total / (size - total + 1.0))
-
-    def _log_exposure(self, n: int) -> Array | float:
-        return 0.0
-
-    def _second(self, n: int) -> Array:
-        return self.sizes(n)
-
-    def rate(self, f: Array) -> Array:
-        """Probability of success in a trial, given latent values."""
-        return np.asarray(expit(f + self.offset))
-
-    def rate_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """Mean and variance of the probability of success for Gaussian latent values."""
-        average = logistic_average(mean + self.offset, variance)
-        f = mean + np.sqrt(variance) * _NODES.reshape(-1, *[1] * np.ndim(mean))
-        deviation = self.rate(f) - average
-        return average, np.tensordot(_NODE_WEIGHTS, deviation**2, (0, 0))
-
-    def _scatter(self, average: Array, spread: Array, sizes: Array) -> Array:
-        return np.asarray(sizes * (average * (1.0 - average) - spread))
-
-    def _comparison(self, k: Array, sizes: Array) -> tuple[Array, Array, Array]:
-        least = np.minimum(k, sizes - 1.0)
-        a, b = least + 1.0, sizes - least  # T = logit(beta(k + 1, N - k))
-        return digamma(a) - digamma(b), polygamma(1, a) + polygamma(1, b), polygamma(2, a) - polygamma(2, b)
-
-    def _distribution_given(self, k: Array, rate: Array, sizes: Array) -> Array:
-        return np.asarray(bdtr(np.minimum(k, sizes), sizes.astype(int), rate))
-
-    def draw(self, rng: np.random.Generator, f: Array, sizes: Array) -> Array:
-        return rng.binomial(sizes.astype(int), self.rate(f)).astype(float)
-
-    def most(self, sizes: Array) -> Array:
-        return np.asarray(sizes, dtype=float)
-
-
-def _poisson(rng: Any, rate: Array) -> Array:
-    """Poisson counts; beyond 1e18, where none can be drawn as integers, the rate itself."""
-    large = rate > 1e18
-    return np.where(large, rate, rng.poisson(np.where(large, 1.0, rate)))

@@ -29,9 +29,9 @@ from hmcgp.parameters import parameter
 from hmcgp.parameters.declaration import Value, value_of
 from hmcgp.runtime.typing import Array
 
-_NODES = 96  # of log λ
+_NODES = 256  # of log λ
 _LEGENDRE, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(64)
-_BLOCK = 2**13  # rows at once: their nodes take 6 MB an array
+_BLOCK = 2**12  # rows at once: their nodes take 8 MB an array
 
 
 class HeavyTerms(NamedTuple):
@@ -142,8 +142,9 @@ class StudentT(NoisyNumbers):
         q, out = nu * noise, np.empty(len(y))
         for some in _blocks(len(y)):
             a = 0.5 * weights[some] * (nu + 1.0)
-            lam, log_w = _mixing(a)
             v, d = variance[some, None], (y[some] - mean[some])[:, None]
+            push = d[:, 0] ** 2 / q
+            lam, log_w = _mixing(a, push, 1.0 / (1.0 + push + v[:, 0] / q))
             log_p = log_w - 0.5 * np.log1p(2.0 * lam * v / q) - lam * d * d / (q + 2.0 * lam * v)
             most = log_p.max(axis=1)
             out[some] = most + np.log(np.exp(log_p - most[:, None]).sum(axis=1))
@@ -181,11 +182,19 @@ class StudentT(NoisyNumbers):
         return np.clip(1.0 - inside, 0.0, 1.0)
 
 
-def _mixing(a: Array) -> tuple[Array, Array]:
-    """Nodes λ of Gamma(a, 1) variables and logarithms of their weights, of shape (n, nodes), for a of shape (n,)."""
-    low, high = -36.0 / a - 2.0, np.log(a + 9.0 * np.sqrt(a) + 40.0)
-    x = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, _NODES)
-    log_w = a[:, None] * x - np.exp(x) - gammaln(a)[:, None] + np.log((high - low) / (_NODES - 1))[:, None]
+def _mixing(a: Array, push: Array | float = 0.0, flat: Array | float = 1.0) -> tuple[Array, Array]:
+    """Nodes λ of Gamma(a, 1) variables and logarithms of their weights, of shape (n, nodes), for a of shape (n,).
+
+    The weights are of functions between 1 and e^(-λ push), and constant for λ far below `flat`: nodes reach from where
+    λ^a e^(-λ(1 + push)) begins to where λ^a e^-λ ends.  The sum over all nodes below the first, where only λ^a changes,
+    is a geometric series.
+    """
+    low = np.log(a) - np.log1p(push) - 9.0 / np.sqrt(a) - np.minimum(36.0 / a, 20.0 - np.log(np.minimum(flat, 1.0)))
+    high = np.log(a + 9.0 * np.sqrt(a) + 40.0)
+    h = (high - low) / (_NODES - 1)
+    x = low[:, None] + h[:, None] * np.arange(_NODES)
+    log_w = a[:, None] * x - np.exp(x) + (np.log(h) - gammaln(a))[:, None]
+    log_w[:, 0] -= np.log(-np.expm1(-a * h))
     return np.exp(x), log_w
 
 

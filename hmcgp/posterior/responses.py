@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hmcgp.likelihoods import Counts
 from hmcgp.model import Model
@@ -177,7 +178,7 @@ class _Mixture:
     variance: Array  # (S, m)
     sizes: Array | None  # (m,)
 
-    def distribution(self, y: Array, some: Array) -> Array:
+    def distribution(self, y: Array, some: NDArray[np.intp]) -> Array:
         """P(y* <= y) at some of the rows."""
         extra = () if self.sizes is None else (self.sizes[some],)
         total = np.zeros(len(y))

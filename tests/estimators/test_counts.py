@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
 
 from hmcgp import GPClassifier, GPCounts, GPRegressor
 from hmcgp.errors import InvalidInput
@@ -49,7 +50,7 @@ def test_rates_are_found(fits, name):
 
 @each
 def test_moments_quantiles_densities_and_samples_are_of_one_distribution(fits, name):
-    gp, (y, sizes) = fits[name], CASES[name]
+    gp, (_, sizes) = fits[name], CASES[name]
     mean, sd = gp.predict(X, return_std=True, **sizes)
     np.testing.assert_allclose(gp.predict(X, **sizes), mean, rtol=1e-9)
     (size,) = sizes.values()
@@ -101,7 +102,7 @@ def test_leave_one_out_effects_relevance_and_export(fits, name):
 
 @each
 def test_saved_fits_predict_the_same(fits, name, tmp_path):
-    gp, (y, sizes) = fits[name], CASES[name]
+    gp, (_, sizes) = fits[name], CASES[name]
     gp.save(tmp_path / "counts.hmcgp")
     again = GPCounts.load(tmp_path / "counts.hmcgp")
     np.testing.assert_array_equal(again.predict(X, **sizes), gp.predict(X, **sizes))
@@ -161,7 +162,7 @@ def test_a_fit_by_sampling():
     gp = GPCounts(
         likelihood="negative_binomial", draws=60, tune=60, chains=2, random_state=0, progressbar=False, n_jobs=1
     )
-    with pytest.warns(UserWarning):  # few draws
+    with pytest.warns(ConvergenceWarning, match="effective sample size"):
         gp.fit(frame, EVENTS, exposure=EXPOSURE)
     assert gp.model_.names[-1] == "dispersion"
     assert gp.summary().shape[0] == gp.model_.n_dim
@@ -203,7 +204,7 @@ def test_what_makes_no_sense_is_refused(settings, arguments, message):
 
 
 def test_predictions_ask_for_what_is_missing(fits):
-    with pytest.raises(InvalidInput, match="the fit was given 'exposure'.*predict_rate"):
+    with pytest.raises(InvalidInput, match=r"the fit was given 'exposure'.*predict_rate"):
         fits["poisson"].predict(X)
     with pytest.raises(InvalidInput, match="'trials' for these 60 rows"):
         fits["binomial"].predict_quantiles(X)

@@ -15,6 +15,7 @@ from hmcgp.likelihoods import (
     OutputNoise,
     Poisson,
     Softmax,
+    StudentT,
     VaryingNoise,
 )
 from tests.helpers import evidence_contract as contract
@@ -65,13 +66,13 @@ def test_every_public_provider_and_supported_likelihood_is_in_the_suite():
     }
     # need the inputs of their rows: test_noise.py, test_outputs.py; have a latent value per class: test_softmax.py,
     # test_multinomial.py; are estimates: test_iterative.py, test_sampled.py; are not of labels:
-    # test_laplace_responses.py
+    # test_laplace_responses.py, test_student_t.py
     elsewhere = {
         (Exact, VaryingNoise),
         (Exact, OutputNoise),
         *((Iterative, lik) for lik in Iterative.supports),
         *((LatentSampling, lik) for lik in LatentSampling.supports),
-        *((Laplace, lik) for lik in (Poisson, NegativeBinomial, Binomial, Ordinal)),
+        *((Laplace, lik) for lik in (Poisson, NegativeBinomial, Binomial, Ordinal, StudentT)),
         (SoftmaxLaplace, Softmax),
         (MultinomialEP, MultinomialProbit),
     }
