@@ -16,6 +16,7 @@ from hmcgp.estimators.columns import input_names
 from hmcgp.estimators.count_targets import CountTargets
 from hmcgp.estimators.inducing_error import InducingError
 from hmcgp.estimators.labels import LabelTargets
+from hmcgp.estimators.level_targets import LevelTargets
 from hmcgp.estimators.number_targets import NumberTargets
 from hmcgp.estimators.outputs import CoregionalOutputs
 from hmcgp.estimators.refinement import Refinement
@@ -23,7 +24,7 @@ from hmcgp.estimators.scaling import Scaling
 from hmcgp.estimators.table import Inputs
 from hmcgp.evidence import Evidence, EvidenceProvider
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Classes, Counts, Likelihood
+from hmcgp.likelihoods import Classes, Counts, Likelihood, Ordinal
 from hmcgp.model import GrowingModel, Model
 from hmcgp.reporting.conformity import misfits
 from hmcgp.reporting.encoding import Refused
@@ -45,6 +46,7 @@ OWN: dict[str, dict[str, Any]] = {  # by the type of targets of the estimator
     "labels": {"_targets": LabelTargets},
     "numbers": {"_targets": NumberTargets},
     "counts": {"_targets": CountTargets},
+    "levels": {"_targets": LevelTargets},
 }
 MODEL: dict[str, Any] = {
     "X": Array,
@@ -217,8 +219,17 @@ def _check_counts(targets: CountTargets, model: Model) -> None:
     _demand(targets.has_sizes == told, "rows of which the likelihood does not know the sizes")
 
 
+def _check_levels(targets: LevelTargets, model: Model) -> None:
+    levels, likelihood = targets.classes, model.likelihood
+    _demand(isinstance(likelihood, Ordinal), "a model of other targets than levels")
+    assert isinstance(likelihood, Ordinal)
+    different = levels.ndim == 1 and len(set(levels.tolist())) == len(levels) == len(likelihood.levels)
+    _demand(different and targets.has_codes and targets.class_weights is None, "other levels than the model's")
+
+
 _TARGET_CHECKS: dict[str, Callable[[Any, Model], None]] = {
     "labels": _check_labels,
     "numbers": _check_numbers,
     "counts": _check_counts,
+    "levels": _check_levels,
 }

@@ -64,9 +64,9 @@ def load_estimator(path: str | os.PathLike[str], expected_class: type[T], truste
 
 
 def _own_estimators() -> dict[str, type[Any]]:
-    from hmcgp.estimators import GPClassifier, GPCounts, GPRegressor
+    from hmcgp.estimators import GPClassifier, GPCounts, GPOrdinal, GPRegressor
 
-    return {cls.__name__: cls for cls in (GPClassifier, GPCounts, GPRegressor)}
+    return {cls.__name__: cls for cls in (GPClassifier, GPCounts, GPOrdinal, GPRegressor)}
 
 
 def _name(cls: type[Any]) -> str:

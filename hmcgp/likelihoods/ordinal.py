@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtr
@@ -34,14 +34,14 @@ class Ordinal(Likelihood):
     Parameters
     ----------
     levels : sequence of str
-        Names of the levels, three or more, the lowest first.
+        Names of the levels, two or more, the lowest first.  `GPOrdinal` fills them in.
     first_cut : float or prior, optional
         Cut point between the two lowest levels.  Default: the prior Normal(-1.5, 3).
     width : float, sequence of float or prior, optional
         Widths of the inner levels, between cut points.  Default: the prior LogNormal(0, 1) each, with median 1.
     """
 
-    levels: tuple[str, ...]
+    levels: tuple[str, ...] = ()
     first_cut: Value = parameter("cut", support=REAL)
     width: Value = parameter("width", per_basis=True)
     kind: ClassVar[int] = ORDINAL
@@ -49,12 +49,15 @@ class Ordinal(Likelihood):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", tuple(map(str, self.levels)))
-        if len(self.levels) < 3 or len(set(self.levels)) < len(self.levels):
+        if len(self.levels) == 1 or len(set(self.levels)) < len(self.levels):
             raise InvalidInput(
-                f"'levels' of Ordinal must be three or more different names, the lowest first; got {self.levels}. Two "
-                "levels are two classes: take GPClassifier(likelihood='probit')."
+                f"'levels' of Ordinal must be two or more different names, the lowest first; got {self.levels}."
             )
         super().__post_init__()
+
+    def _own_fields(self) -> tuple[Any, ...]:
+        """First cut point and, where there are inner levels, their widths."""
+        return super()._own_fields()[: 1 if len(self.levels) == 2 else 2]
 
     def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         return self.levels[1:-1]
@@ -65,6 +68,8 @@ class Ordinal(Likelihood):
 
     def check_targets(self, y: Array) -> None:
         """Raise InvalidInput unless y holds numbers of levels, 0, 1, …, at least two of them different."""
+        if not self.levels:
+            raise InvalidInput("Ordinal has not been told the names of its levels: take Ordinal(levels), or GPOrdinal.")
         known = np.isin(y, np.arange(len(self.levels)))
         if not known.all():
             raise InvalidInput(
@@ -76,8 +81,9 @@ class Ordinal(Likelihood):
 
     def cut_points(self) -> Array:
         """Cut points b_1 < … < b_{C-1}."""
-        widths = np.broadcast_to(np.asarray(value_of(self, "width"), dtype=float), len(self.levels) - 2)
-        return np.cumsum([float(value_of(self, "first_cut")), *widths])
+        first, inner = float(value_of(self, "first_cut")), len(self.levels) - 2
+        widths = np.broadcast_to(np.asarray(value_of(self, "width"), dtype=float), inner) if inner else ()
+        return np.cumsum([first, *widths])
 
     def row_numbers(self, y: Array) -> Array:
         """Cut points below and above the level of each row, of shape (2, n)."""
@@ -106,8 +112,9 @@ class Ordinal(Likelihood):
         code, C = np.asarray(y, dtype=np.intp), len(self.levels)
         dcut = np.bincount(code, weights=below, minlength=C)[1:] + np.bincount(code, weights=above, minlength=C)[:-1]
         onwards = np.cumsum(dcut[::-1])[::-1]  # a width moves all cut points above it
-        widths = onwards[1:] if np.ndim(value_of(self, "width")) else onwards[1:].sum(keepdims=True)
-        return np.concatenate([onwards[:1], widths])
+        if C > 2 and not np.ndim(value_of(self, "width")):
+            return np.array([onwards[0], onwards[1:].sum()])
+        return np.asarray(onwards)
 
     def average(self, mean: Array, variance: Array) -> Array:
         """Refused: there are more than two levels, and no P(y = +1)."""

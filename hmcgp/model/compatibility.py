@@ -21,6 +21,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "poisson": likelihoods.Poisson,
     "negative_binomial": likelihoods.NegativeBinomial,
     "binomial": likelihoods.Binomial,
+    "ordinal": likelihoods.Ordinal,
 }
 PROVIDERS: dict[str, type[Any]] = {
     "exact": providers.Exact,
@@ -39,7 +40,7 @@ _ESTIMATORS = {  # of each type of targets, and likelihoods that it takes
     "labels": ("GPClassifier", "'logistic' or 'probit'"),
     "numbers": ("GPRegressor", "'gaussian'"),
     "counts": ("GPCounts", "'poisson', 'negative_binomial' or 'binomial'"),
-    "levels": ("GPOrdinal", "Ordinal(...)"),
+    "levels": ("GPOrdinal", "'ordinal'"),
 }
 _NO_DENSITY = {"upper", "sampled"}  # evaluated at draws that were made with another evidence
 _OF_CLASSES = {"laplace": "softmax", "ep": "multinomial_ep"}  # names of the methods for several classes
