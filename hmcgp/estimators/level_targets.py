@@ -35,7 +35,7 @@ def level_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
     columns = Columns.learn(X)
     X, y = validated(gp, columns.encode(X), y, ensure_min_samples=2)
     check_labels(y)
-    check_several(np.unique(y), "level")
+    check_several(np.unique(y), "level (class)")
     targets = LevelTargets(_levels(y, told), True, None)
     likelihood = as_likelihood(gp.likelihood, "levels")
     assert isinstance(likelihood, Ordinal)

@@ -16,10 +16,10 @@ from hmcgp.estimators.number_targets import NumberTargets, number_table
 from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Likelihood, is_gaussian
+from hmcgp.likelihoods import Likelihood, StudentT, is_gaussian
 from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import outliers, predict, responses
-from hmcgp.runtime.checks import check_between, check_count, check_quantiles, name_among
+from hmcgp.runtime.checks import check_between, check_count, check_quantiles, lowered, name_among
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Sampler
@@ -105,7 +105,9 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
+        tags.target_tags.multi_output = lowered(self.likelihood) != "student_t" and not isinstance(
+            self.likelihood, StudentT
+        )
         return tags
 
     def _training_table(self, X: Any, y: Any, row_data: Any, sample_weight: Any) -> TrainingTable:

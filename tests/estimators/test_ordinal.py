@@ -124,7 +124,7 @@ def test_a_fit_by_sampling():
 @pytest.mark.parametrize(
     ("settings", "y", "message"),
     [
-        ({}, np.ones(N, dtype=int), "'y' holds one level only, 1"),
+        ({}, np.ones(N, dtype=int), "holds one level .class. only, 1"),
         ({"levels": ["low", "good"]}, Y, "which are not among the levels"),
         ({"levels": ["low", "low", "fair"]}, Y, "'levels' must be different"),
         ({"likelihood": "logistic"}, CODES, "GPOrdinal explains levels: take GPClassifier"),
