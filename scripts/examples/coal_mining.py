@@ -23,9 +23,9 @@ def main(path: str = "coal_mining.png") -> None:
     for name, gp in fits.items():
         print(f"{name}: {gp.loo()}")
     gp = fits["poisson"]
-    for year in (1860, 1890, 1900, 1950):
-        rate, interval = gp.predict_rate([[year]], level=0.9)
-        print(f"{year}: {rate[0]:.2f} disasters a year (90 %: {interval[0, 0]:.2f} to {interval[0, 1]:.2f})")
+    some = coal.data[coal.data["year"].isin([1860, 1890, 1900, 1950])]
+    for year, rate, (low, high) in zip(some["year"], *gp.predict_rate(some, level=0.9), strict=True):
+        print(f"{year:.0f}: {rate:.2f} disasters a year (90 %: {low:.2f} to {high:.2f})")
     ax = plots.regression_1d(gp, coal.data, coal.target, exposure=1.0)
     ax.set(ylabel="disasters a year", ylim=(-0.3, None))
     ax.figure.savefig(path, dpi=150, bbox_inches="tight")

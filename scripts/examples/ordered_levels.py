@@ -3,7 +3,7 @@
     python -m scripts.examples.ordered_levels [picture.png]
 
 One latent function with two cut points (`GPOrdinal`) knows that normal lies between the two; three functions, one for
-each class (`GPClassifier`), do not.
+each class (`GPClassifier`), do not.  Both by Laplace's approximation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main(path: str = "ordered_levels.png") -> None:
 
     X, y = datasets.load_thyroid(return_X_y=True)
     ordinal = GPOrdinal(levels=LEVELS, draws=500, chains=2, random_state=1).fit(X, y)
-    classes = GPClassifier(sampler="map", random_state=1).fit(X, y)
+    classes = GPClassifier(likelihood="softmax", refine=None, sampler="map", random_state=1).fit(X, y)
     for name, gp in (("ordered", ordinal), ("unordered", classes)):
         print(f"{name}: {len(gp.model_.names)} hyperparameters; {gp.loo()}")
     f, _ = ordinal.latent_mean_and_variance(X)
@@ -40,8 +40,8 @@ def main(path: str = "ordered_levels.png") -> None:
     for cut in cuts:
         left.axvline(cut, color="black", lw=1.0, ls="--")
     left.set(yticks=range(3), yticklabels=LEVELS, xlabel="latent function, and cut points", title="rows of the table")
-    right.set(xlabel=effect.inputs[0], ylabel="probability, averaged over rows", ylim=(0.0, 1.0), title="one input")
-    right.legend(frameon=False, fontsize=9)
+    right.set(xlabel=effect.inputs[0], ylabel="probability, averaged over rows", ylim=(0.0, 1.0))
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=3, frameon=False, fontsize=9)
     for ax in (left, right):
         ax.spines[["top", "right"]].set_visible(False)
         ax.title.set_fontsize(10)

@@ -10,27 +10,25 @@ low-rank covariance, of `low_rank.structure`.
 
 Ψ may have several maxima.  The search is the same from wherever the sampler comes, so that log Z is a function of K and
 of the parameters alone: from the regression with Gaussian noise of variance q/(ν + 1), where every row counts in full,
-by expectation maximisation, E = (ν + 1)/(q + r²) being the weights with which a row then counts,
+by two steps of expectation maximisation, E = (ν + 1)/(q + r²) being the weights with which a row then counts,
 
     f ← (K⁻¹ + E)⁻¹ E y,     along which Ψ never falls,
 
-until a Newton step is short; then by Newton's method, as long as K⁻¹ + W is positive definite and Ψ does not fall.
-Each factor is used again (chord steps) while that makes good progress.
+and then by Newton's method, its steps halved while Ψ falls; where K⁻¹ + W is not positive definite, with what is
+positive of W in its place, and where that does not help either, with E.  Factors are used again (chord steps).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dsymv
-from scipy.linalg.lapack import dpotrf, dpotrs
 
 from hmcgp.errors import NotConverged, NotPositiveDefinite
 from hmcgp.evidence.base import Evidence, SolverProvider
-from hmcgp.evidence.ep.site_algebra import posterior_covariance, pseudo_target_precision
+from hmcgp.evidence.ep import site_algebra
 from hmcgp.evidence.low_rank.posterior import InducingPosterior, LowRankPosterior
 from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.products import LatentProducts, by_precision
@@ -39,10 +37,11 @@ from hmcgp.evidence.status import leave_out, needs_factor
 from hmcgp.likelihoods import HeavyTerms, StudentT
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS
+from hmcgp.numerics.lapack import symmetric_times
 from hmcgp.runtime.typing import Array
 
-_SHORT = 0.3  # a decrement below which Newton's method takes over
-_SLOW = 0.5  # factor by which a chord step must make the decrement fall, or a new factor pays
+_CHORDS, _DOUBLINGS = 3, 8  # steps away from a saddle by one factor, and doublings of each
+_EXPECTATIONS = 2  # factors with weights E
 _HALVINGS = 30
 
 
@@ -86,61 +85,31 @@ class StudentPosterior:
 # -- covariances with site precisions --------------------------------------------------------------------------------
 
 
-class _Sites(Protocol):
-    """A covariance with site precisions: (I + WK)⁻¹r and S r = K(I + WK)⁻¹r for vectors r."""
-
-    def respond(self, r: Array) -> tuple[Array, Array]: ...
-
-
-class _DensePositive:
-    """Dense covariance with positive precisions, by a Cholesky factor of I + √W K √W."""
-
-    def __init__(self, K: Array, w: Array) -> None:
-        self._K, self._root = K, np.sqrt(w)
-        B = K * self._root * self._root[:, None]
-        B.flat[:: len(w) + 1] += 1.0
-        # K has its lower triangle only: row-major lower is LAPACK's upper
-        self._L, info = dpotrf(B.T, lower=False, clean=False, overwrite_a=True)
-        if info != 0 or not np.isfinite(self._L[-1, -1]):
-            raise NotPositiveDefinite("I + √W K √W has no Cholesky factor: is K a covariance matrix, and finite?")
-
-    def respond(self, r: Array) -> tuple[Array, Array]:
-        x, _ = dpotrs(self._L, self._root * _times(self._K, r), lower=False)
-        change = r - self._root * x
-        return change, _times(self._K, change)
-
-
-class _DenseSigned:
-    """Dense covariance with precisions of either sign, by its posterior covariance S."""
+class _DenseSites:
+    """Dense covariance with site precisions of either sign (`site_algebra`)."""
 
     def __init__(self, K: Array, w: Array) -> None:
         n = len(w)
-        self.w, self._order, self._A, self._S = w, np.empty(n, dtype=np.int64), np.empty((n, n)), np.empty((n, n))
-        proper, self.log_det = posterior_covariance(K, w, self._order, self._A, self._S)
+        self._K, self._w, self._order, self._A = K, w, np.empty(n, dtype=np.int64), np.empty((n, n))
+        proper, self._n_positive, self.log_det = site_algebra.factor(K, w, self._order, self._A)
         if not proper:
-            raise NotPositiveDefinite("K⁻¹ + W is not positive definite: this is no maximum.")
+            raise NotPositiveDefinite("K⁻¹ + W is not positive definite, or not finite: is K a covariance matrix?")
 
     def respond(self, r: Array) -> tuple[Array, Array]:
-        latent = self._S @ r
-        return r - self.w * latent, latent
+        """(I + WK)⁻¹r and S r = K(I + WK)⁻¹r."""
+        return site_algebra.respond(self._K, self._w, self._order, self._n_positive, self._A, r)
 
-    def variances(self) -> Array:
-        return np.diagonal(self._S).copy()
-
-    def precision(self) -> Array:
-        """R, in the memory of S, which is lost."""
-        return _precision(self.w, self._order, self._A, self._S)
+    def variances_and_precision(self) -> tuple[Array, Array]:
+        """S_ii and R, in the place of the factor, which is lost."""
+        S = np.empty(self._K.shape)
+        site_algebra.covariance_from_factor(self._K, self._w, self._order, self._n_positive, self._A, S)
+        return np.diagonal(S).copy(), _precision(self._w, self._order, self._A, S)
 
 
 @compiled
 def _precision(w: Array, order: Array, A: Array, R: Array) -> Array:
-    pseudo_target_precision(w, order, A, R)
+    site_algebra.pseudo_target_precision(w, order, A, R)
     return R
-
-
-def _times(K: Array, x: Array) -> Array:
-    """K x, of which the lower triangle is read."""
-    return np.asarray(dsymv(1.0, K.T, x, lower=0))
 
 
 class _Covariance(NamedTuple):
@@ -149,13 +118,15 @@ class _Covariance(NamedTuple):
     K: Any  # Array or LowRank
 
     def times(self, x: Array) -> Array:
-        return self.K.times(x) if isinstance(self.K, LowRank) else _times(self.K, x)
+        if isinstance(self.K, LowRank):
+            return self.K.times(x)
+        out = np.empty(len(x))
+        symmetric_times(self.K, x, out)
+        return out
 
-    def positive(self, w: Array) -> _Sites:
-        return self.K.conditioned(w) if isinstance(self.K, LowRank) else _DensePositive(self.K, w)
-
-    def signed(self, w: Array) -> Any:
-        return self.K.conditioned(w) if isinstance(self.K, LowRank) else _DenseSigned(self.K, w)
+    def conditioned(self, w: Array) -> Any:
+        """The covariance with site precisions w; NotPositiveDefinite where K⁻¹ + W is not."""
+        return self.K.conditioned(w) if isinstance(self.K, LowRank) else _DenseSites(self.K, w)
 
     @property
     def prior_variances(self) -> Array:
@@ -188,6 +159,7 @@ class _Search:
     def __init__(self, provider: SolverProvider, K: Any, y: Array, likelihood: StudentT) -> None:
         self.provider, self.C, self.y, self.likelihood = provider, _Covariance(K), y, likelihood
         self.scale = float(np.max(self.C.prior_variances))
+        self.patience = 2.0 + len(y) / 100.0  # chord steps that cost as much as a factorisation
         self.n_factor = 0
         self.decrement = math.inf
 
@@ -201,67 +173,77 @@ class _Search:
         size = float(np.abs(here.alpha).sum())
         return max(self.provider.tol, EPS * self.scale * size * math.sqrt(float(np.abs(here.terms.w).sum())))
 
-    def count(self) -> None:
+    def run(self) -> tuple[_Iterate, Any]:
+        """Maximum, and the covariance with W there."""
+        here = self._regression()
+        for _ in range(_EXPECTATIONS):
+            here = self._steps(here, self._conditioned(here.terms.pull), math.inf)
+        while True:
+            try:
+                sites = self._conditioned(here.terms.w)
+            except NotPositiveDefinite:
+                here = self._away_from_saddle(here)
+                continue
+            self.decrement, target = here.decrement(sites.respond(here.residual)), self.target(here)
+            if self.decrement <= target:
+                return here, sites
+            there = self._steps(here, sites, 0.1 * target)
+            here = there if there is not here else self._away_from_saddle(here)
+
+    def _conditioned(self, w: Array) -> Any:
         self.n_factor += 1
         if self.n_factor > self.provider.max_iter:
             raise NotConverged(
                 f"{type(self.provider).__name__}: decrement {self.decrement:.1e} > tol {self.provider.tol:.1e} after "
                 f"{self.provider.max_iter} factorisations; {self.provider.remedy}."
             )
-
-    def run(self) -> tuple[_Iterate, Any]:
-        """Maximum, and the covariance with W there."""
-        here = self._regression()
-        while True:
-            here = self._maximise_expectation(here)
-            found = self._newton(here)
-            if found[1] is not None:
-                return found
-            here = found[0]
+        return self.C.conditioned(w)
 
     def _regression(self) -> _Iterate:
         """Where every row counts in full, as it would at its own target."""
-        self.count()
         full = self.likelihood.terms(self.y, self.y).pull
-        alpha, _ = self.C.positive(full).respond(full * self.y)
-        return self.at(alpha)
+        return self.at(self._conditioned(full).respond(full * self.y)[0])
 
-    def _maximise_expectation(self, here: _Iterate) -> _Iterate:
-        """Steps with weights E, at least one, until they are short."""
-        while True:
-            self.count()
-            sites = self.C.positive(here.terms.pull)
-            here = self._steps(here, sites, _SHORT)
-            if self.decrement <= _SHORT:
-                return here
+    def _away_from_saddle(self, here: _Iterate) -> _Iterate:
+        """Steps where Ψ bends upwards: with what is positive of W or, where Ψ would fall, with E."""
+        sites = self._conditioned(np.maximum(here.terms.w, 0.0))
+        there = self._steps(here, sites, math.inf)
+        if there is here:
+            return self._steps(here, self._conditioned(here.terms.pull), math.inf)
+        for _ in range(_CHORDS):
+            step = sites.respond(there.residual)
+            self.decrement = there.decrement(step)
+            ahead = self._ascend(there, step[0], 0)
+            if ahead is None:
+                break
+            there = self._lengthened(there, ahead)
+        return there
 
-    def _newton(self, here: _Iterate) -> tuple[_Iterate, Any]:
-        """Newton's method to the end; None in the place of its factor where Ψ bends upwards on the way."""
-        while True:
-            self.count()
-            try:
-                sites = self.C.signed(here.terms.w)
-            except NotPositiveDefinite:
-                return here, None
-            step = sites.respond(here.residual)
-            self.decrement, target = here.decrement(step), self.target(here)
-            if self.decrement <= target:
-                return here, sites
-            there = self._steps(here, sites, 0.1 * target)
-            if there is here:
-                return here, None
-            here = there
+    def _lengthened(self, here: _Iterate, there: _Iterate) -> _Iterate:
+        """Where twice the step, and twice that, leads, as long as Ψ rises: steps away from a saddle are short."""
+        step = there.alpha - here.alpha
+        for k in range(1, _DOUBLINGS):
+            ahead = self.at(here.alpha + 2.0**k * step)
+            if not ahead.psi > there.psi:
+                break
+            there = ahead
+        return there
 
-    def _steps(self, here: _Iterate, sites: _Sites, enough: float) -> _Iterate:
-        """Steps by one factor: the first one halved until Ψ does not fall, others while they make good progress."""
+    def _steps(self, here: _Iterate, sites: Any, enough: float) -> _Iterate:
+        """Steps by one factor: the first halved until Ψ does not fall, others while a new factor would not pay."""
         step = sites.respond(here.residual)
         self.decrement = here.decrement(step)
         there = self._ascend(here, step[0], _HALVINGS)
         while there is not None:
             here = there
+            if enough == math.inf:
+                break
             step = sites.respond(here.residual)
             last, self.decrement = self.decrement, here.decrement(step)
-            if self.decrement <= enough or self.decrement > _SLOW * last:
+            if self.decrement <= enough:
+                break
+            rate = self.decrement / last  # convergence is linear
+            if rate >= 1.0 or math.log(enough / self.decrement) < self.patience * math.log(rate):
                 break
             there = self._ascend(here, step[0], 0)
         return here
@@ -280,29 +262,40 @@ def student_evidence(provider: SolverProvider, K: Any, y: Array, likelihood: Stu
     """Evidence of numbers y under f ~ N(0, K), K dense or of low rank (see `Provider.__call__`)."""
     search = _Search(provider, K, y, likelihood)
     here, sites = search.run()
-    log_z = here.psi - 0.5 * sites.log_det
     _check_rounding(search, here)
-    g, w = here.terms.g, here.terms.w
-    dK, dlik = None, np.empty(0)
-    solved = sites.solved_rows() if isinstance(K, LowRank) and gradient else None
-    variances = sites.variances() if solved is None else solved.variances
-    if gradient:
-        u, shift = sites.respond(0.5 * variances * here.terms.third)
-        dlik = likelihood.laplace_gradient(y, here.f, variances, shift)
-        x = u + 0.5 * g
-        if solved is not None:
-            dK = sites.pull_back(x[:, None], g[:, None], solved)
-        else:
-            R = sites.precision()
-            outer = np.outer(x, g)
-            dK = 0.5 * (outer + outer.T - R)
-    posterior: Any
-    if isinstance(K, LowRank):
-        inducing = InducingPosterior.of(sites, here.alpha)
-        posterior = LowRankPosterior(inducing.L, inducing.L_A, inducing.weight, here.f, here.alpha, w, variances)
-    else:
-        posterior = StudentPosterior(here.f, here.alpha, w, variances, None if gradient else sites.precision())
+    log_z, finish = here.psi - 0.5 * sites.log_det, _low_rank if isinstance(K, LowRank) else _dense
+    dK, dlik, posterior = finish(search, here, sites, gradient)
     return Evidence(log_z, dK, dlik, posterior, search.n_factor - 1, search.decrement)
+
+
+def _dense(search: _Search, here: _Iterate, sites: Any, gradient: bool) -> tuple[Any, Array, Any]:
+    """G, derivatives in the parameters of the likelihood, and the posterior."""
+    variances, R = sites.variances_and_precision()
+    if not gradient:
+        return None, np.empty(0), StudentPosterior(here.f, here.alpha, here.terms.w, variances, R)
+    c = 0.5 * variances * here.terms.third
+    u = c - R @ search.C.times(c)
+    dlik = search.likelihood.laplace_gradient(search.y, here.f, variances, search.C.times(u))
+    outer = np.outer(0.5 * u + 0.25 * here.terms.g, here.terms.g)
+    R *= -0.5
+    R += outer + outer.T
+    return R, dlik, StudentPosterior(here.f, here.alpha, here.terms.w, variances, None)
+
+
+def _low_rank(search: _Search, here: _Iterate, sites: Any, gradient: bool) -> tuple[Any, Array, Any]:
+    """Cotangent of the structure, derivatives in the parameters of the likelihood, and the posterior."""
+    dK, dlik = None, np.empty(0)
+    if gradient:
+        solved = sites.solved_rows()
+        variances = solved.variances
+        u, shift = sites.respond(0.5 * variances * here.terms.third)
+        dlik = search.likelihood.laplace_gradient(search.y, here.f, variances, shift)
+        dK = sites.pull_back((u + 0.5 * here.terms.g)[:, None], here.terms.g[:, None], solved)
+    else:
+        variances = sites.variances()
+    inducing = InducingPosterior.of(sites, here.alpha)
+    parts = inducing.L, inducing.L_A, inducing.weight, here.f, here.alpha, here.terms.w, variances
+    return dK, dlik, LowRankPosterior(*parts)
 
 
 def _check_rounding(search: _Search, here: _Iterate) -> None:
