@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 
-from hmcgp import GPClassifier, GPCounts, GPRegressor
+from hmcgp import GPClassifier, GPCounts, GPRegressor, plots
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Binomial, NegativeBinomial, Poisson
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
 
 RNG = np.random.default_rng(3)
 N = 60
@@ -98,6 +102,16 @@ def test_leave_one_out_effects_relevance_and_export(fits, name):
     frame, targets = gp.training_data()
     np.testing.assert_array_equal(targets, y)
     assert frame.shape == (N, 1)
+
+
+def test_plots_are_in_the_units_of_counts(fits):
+    gp = fits["poisson"]
+    ax = plots.regression_1d(gp, X, EVENTS, exposure=100.0, n_grid=20)
+    (mean,) = (line.get_ydata() for line in ax.lines if line.get_label() == "mean")
+    grid = next(line.get_xdata() for line in ax.lines if line.get_label() == "mean")
+    np.testing.assert_allclose(mean, 100.0 * gp.predict_rate(grid[:, None]), rtol=1e-8)
+    assert plots.effect(gp, 0, values=[0.0, 1.0])[0].get_ylabel() == "rate of y"
+    plt.close("all")
 
 
 @each
