@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import Columns, plain_numbers
 from hmcgp.estimators.outputs import OneOutput
-from hmcgp.estimators.settings import validated
+from hmcgp.estimators.settings import gaps_allowed, validated
 from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable
 from hmcgp.estimators.weights import concatenate_weights, drop_zero_weight_rows
 from hmcgp.likelihoods import Binomial, Counts, Likelihood
@@ -114,9 +114,9 @@ def count_table(gp: Any, X: Any, y: Any, sizes: Any, sample_weight: Any) -> Trai
             "each: GPClassifier is for single trials, too)."
         )
     X, y, weights, sizes = drop_zero_weight_rows(X, y, sample_weight, sizes)
-    columns = Columns.learn(X)
+    columns = Columns.learn(X, gp.missing)
     y = plain_numbers(y, "y", _ABOUT_TEXT)
-    X, y = validated(gp, columns.encode(X), y, ensure_min_samples=2, y_numeric=True)
+    X, y = validated(gp, columns.encode(X), gaps_allowed(gp), y, ensure_min_samples=2, y_numeric=True)
     y = np.asarray(y, dtype=np.float64)
     weights = concatenate_weights((weights, len(X)))
     targets = CountTargets(likelihood.size_name, sizes is not None)
@@ -127,6 +127,7 @@ def count_table(gp: Any, X: Any, y: Any, sizes: Any, sample_weight: Any) -> Trai
     if gp.standardize and likelihood.offset == 0.0:
         likelihood = likelihood.centred(y, size, np.ones(len(y)) if weights is None else weights)
     inputs = Inputs.learn(gp, X, columns, weights)
+    X = inputs.gaps.complete(X)
     kernel = inputs.default_kernel() if gp.kernel is None else gp.kernel
     given = {"y": y, targets.size_name: sizes}
     return TrainingTable(X, y, weights, inputs, targets, kernel, likelihood, given, {})

@@ -43,7 +43,8 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         the dispersion α inferred.  "binomial": successes of `trials`.
     evidence : {"laplace"} or EvidenceProvider, optional
         How the latent function is integrated out.  Default: "laplace".
-    inducing, sampler, draws, tune, chains, predict_draws, n_jobs, random_state, progressbar, max_time, checkpoint
+    inducing, sampler, draws, tune, chains, predict_draws, n_jobs, missing, random_state, progressbar, max_time,
+    checkpoint
         As of `GPClassifier`, with the evidence "laplace".
     standardize : bool, default=True
         Give every input mean 0 and standard deviation 1, and count the latent function from the mean rate of all rows,
@@ -82,7 +83,8 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         progressbar: bool = True,
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        inducing: int | str | Any | None = None,
+        inducing: int | str | Any | None = "auto",
+        missing: str = "error",
     ) -> None:
         self._keep_settings(locals())
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hmcgp.errors import DataWarning, InvalidInput, warn_user
 from hmcgp.estimators.columns import Columns, plain_targets
 from hmcgp.estimators.labels import LabelTargets, check_labels, check_several
-from hmcgp.estimators.settings import validated
+from hmcgp.estimators.settings import gaps_allowed, validated
 from hmcgp.estimators.table import Inputs, TrainingTable
 from hmcgp.estimators.weights import concatenate_weights, drop_zero_weight_rows
 from hmcgp.likelihoods import Ordinal
@@ -32,8 +32,8 @@ def level_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
     """Training table of `GPOrdinal`, which learns the names of the columns; arguments as of its `fit`."""
     told = list(gp.levels) if gp.levels is not None else _ordered_categories(y)
     X, y, weights, _ = drop_zero_weight_rows(X, y, sample_weight)
-    columns = Columns.learn(X)
-    X, y = validated(gp, columns.encode(X), y, ensure_min_samples=2)
+    columns = Columns.learn(X, gp.missing)
+    X, y = validated(gp, columns.encode(X), gaps_allowed(gp), y, ensure_min_samples=2)
     check_labels(y)
     check_several(np.unique(y), "level (class)")
     targets = LevelTargets(_levels(y, told), True, None)
@@ -42,6 +42,7 @@ def level_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
     likelihood = replace(likelihood, levels=tuple(map(str, targets.classes.tolist())))
     codes = targets.encode(y, likelihood)
     inputs = Inputs.learn(gp, X, columns, weights)
+    X = inputs.gaps.complete(X)
     kernel = inputs.default_kernel() if gp.kernel is None else gp.kernel
     names = {"list of levels": targets.classes.tolist()}
     weights = concatenate_weights((weights, len(X)))

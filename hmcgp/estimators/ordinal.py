@@ -42,8 +42,8 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         `likelihoods.Ordinal(width=...)` gives other priors to cut points.
     evidence : {"laplace"} or EvidenceProvider, optional
         How the latent function is integrated out.  Default: "laplace".
-    inducing, sampler, draws, tune, chains, predict_draws, n_jobs, standardize, random_state, progressbar, max_time,
-    checkpoint
+    inducing, sampler, draws, tune, chains, predict_draws, n_jobs, missing, standardize, random_state, progressbar,
+    max_time, checkpoint
         As of `GPClassifier`, with the evidence "laplace".
 
     Attributes
@@ -82,7 +82,8 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         progressbar: bool = True,
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        inducing: int | str | Any | None = None,
+        inducing: int | str | Any | None = "auto",
+        missing: str = "error",
     ) -> None:
         self._keep_settings(locals())
 

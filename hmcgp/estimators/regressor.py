@@ -42,8 +42,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     likelihood : {"gaussian", "varying_noise", "student_t"} or Likelihood, default="gaussian"
         `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, on the scale of the standardised target;
         `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs (not of coregional outputs).  "student_t" has
-        heavy tails, of which scale and degrees of freedom are inferred: rows that are far off then hardly count
-        (`outlier_probability`).  For one output.
+        heavy tails, of inferred scale and degrees of freedom: rows far off hardly count (`outlier_probability`).
     outputs : {"independent", "coregional"}, default="independent"
         What several columns of y have in common.  "independent": given the hyperparameters and the noise, which on the
         standardised scale are the same for all, nothing; at the cost of one output.  "coregional": outputs are
@@ -105,9 +104,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = lowered(self.likelihood) != "student_t" and not isinstance(
-            self.likelihood, StudentT
-        )
+        one_output = isinstance(self.likelihood, StudentT) or lowered(self.likelihood) == "student_t"
+        tags.target_tags.multi_output = not one_output
         return tags
 
     def _training_table(self, X: Any, y: Any, row_data: Any, sample_weight: Any) -> TrainingTable:
@@ -234,11 +232,11 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         return found[..., 0] if np.ndim(quantiles) == 0 else found
 
     def _quantiles(self, X: Any, q: Array, *, observed: bool) -> Array:
-        model, draws, X = self._new_inputs(X)
-        if observed and not is_gaussian(model.likelihood):
-            found = responses.quantiles(model, draws, X, q, n_jobs=self.n_jobs)
+        inputs = self._new_inputs(X)
+        if observed and not is_gaussian(self.model_.likelihood):
+            found = responses.quantiles(*inputs, q, n_jobs=self.n_jobs)
         else:
-            found = predict.quantiles(model, draws, X, q, observed=observed, n_jobs=self.n_jobs)
+            found = predict.quantiles(*inputs, q, observed=observed, n_jobs=self.n_jobs)
         return np.moveaxis(self._targets.in_units(self._targets.layout.unstack(found)), 0, -1)
 
     def predict_interval(self, X: Any, level: float = 0.9, of: str = "y") -> Array:
@@ -327,8 +325,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     def outlier_probability(self, threshold: float = 3.0) -> Array:
         """Posterior probability that each training row is an outlier, with the likelihood "student_t".
 
-        P(|y_i - f(x_i)| > threshold s | y), averaged over the draws (Chaloner & Brant 1988).  Of Gaussian noise of
-        standard deviation s, 0.3 % of the rows are beyond 3 s.
+        P(|y_i - f(x_i)| > threshold s | y) (Chaloner & Brant 1988).  Of Gaussian noise, 0.3 % are beyond 3 s.
 
         Parameters
         ----------

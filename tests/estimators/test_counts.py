@@ -164,6 +164,14 @@ def test_rows_can_be_appended():
         gp.append(X[:2], EVENTS[:2])
 
 
+def test_gaps_in_the_inputs_have_indicators():
+    with_gaps = np.column_stack([X[:, 0], np.where(np.arange(N) % 5 == 0, np.nan, X[:, 0] ** 2)])
+    gp = quick(kernel=SquaredExponential(1.0, 0.5), missing="indicator").fit(with_gaps, EVENTS, exposure=EXPOSURE)
+    assert np.isfinite(gp.predict_rate(with_gaps)).all()
+    with pytest.raises(InvalidInput, match="NaN"):
+        quick().fit(with_gaps, EVENTS, exposure=EXPOSURE)
+
+
 def test_inducing_inputs():
     gp = quick(inducing=15).fit(X, EVENTS, exposure=EXPOSURE)
     dense = quick().fit(X, EVENTS, exposure=EXPOSURE)
