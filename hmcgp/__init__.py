@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from hmcgp import datasets, errors, evidence, kernels, likelihoods, plots, priors, samplers
-from hmcgp.estimators import GPClassifier, GPRegressor
+from hmcgp.estimators import GPClassifier, GPCounts, GPOrdinal, GPRegressor
 from hmcgp.estimators.comparison import EvidenceComparison, compare_evidence
 from hmcgp.estimators.model_comparison import ModelComparison, compare
 from hmcgp.joint import JointSample, sample_jointly
@@ -28,6 +28,8 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 __all__ = [
     "EvidenceComparison",
     "GPClassifier",
+    "GPCounts",
+    "GPOrdinal",
     "GPRegressor",
     "JointSample",
     "Model",

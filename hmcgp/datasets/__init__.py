@@ -11,6 +11,7 @@ from __future__ import annotations
 from hmcgp.datasets.shipped import (
     load_breast_cancer,
     load_co2,
+    load_coal_mining,
     load_concrete,
     load_crabs,
     load_glass,
@@ -25,6 +26,7 @@ from hmcgp.datasets.user_files import load_heart, load_sonar
 __all__ = [
     "load_breast_cancer",
     "load_co2",
+    "load_coal_mining",
     "load_concrete",
     "load_crabs",
     "load_glass",

@@ -20,6 +20,7 @@ Loaded: TypeAlias = Bunch | tuple[pd.DataFrame, pd.Series]
 NOT_INPUTS = {  # columns beside the inputs and the target; one named split... marks the training rows
     "breast_cancer": ["sample_id"],
     "co2": ["year", "month"],
+    "coal_mining": ["exposure"],
     "crabs": ["species", "index"],
     "ionosphere": ["split_sigillito"],
     "pima": ["split"],

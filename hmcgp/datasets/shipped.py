@@ -16,6 +16,11 @@ def load_co2(*, return_X_y: bool = False) -> Loaded:
     return load("co2", return_X_y)
 
 
+def load_coal_mining(*, return_X_y: bool = False) -> Loaded:
+    """Disasters in British coal mines, counted by year, 1851 to 1962: 112 rows, 1 input, `exposure` in `frame`."""
+    return load("coal_mining", return_X_y)
+
+
 def load_concrete(*, return_X_y: bool = False) -> Loaded:
     """Compressive strength of concrete from its mix and age: 1030 rows, 8 inputs."""
     return load("concrete", return_X_y)

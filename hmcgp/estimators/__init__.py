@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from hmcgp.estimators.classifier import GPClassifier
+from hmcgp.estimators.counts import GPCounts
+from hmcgp.estimators.ordinal import GPOrdinal
 from hmcgp.estimators.regressor import GPRegressor
 
-__all__ = ["GPClassifier", "GPRegressor"]
+__all__ = ["GPClassifier", "GPCounts", "GPOrdinal", "GPRegressor"]

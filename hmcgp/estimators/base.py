@@ -120,13 +120,13 @@ class GaussianProcess(Inspection, Conventions):
         return self._fit(X, y, sample_weight)
 
     @abstractmethod
-    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> TrainingTable:
+    def _training_table(self, X: Any, y: Any, row_data: Any, sample_weight: Any) -> TrainingTable:
         """Validated rows of a fit."""
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, noise_variance: Any = None) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, row_data: Any = None) -> Self:
         with all_or_nothing(self):  # no new model beside old draws
             sampler = check_settings(self)
-            table = self._training_table(X, y, noise_variance, sample_weight)
+            table = self._training_table(X, y, row_data, sample_weight)
             self._keep_table(table.inputs, table.targets)
             self.model_ = with_chosen_inducing(self, table.model(self.evidence, standardize=bool(self.standardize)))
             models = wanted_models(self, self.model_)  # refused before any sampling, if they do not fit
@@ -238,10 +238,10 @@ class GaussianProcess(Inspection, Conventions):
         """
         return self._append(X, y, sample_weight)
 
-    def _append(self, X: Any, y: Any, sample_weight: Any, noise_variance: Any = None) -> Self:
+    def _append(self, X: Any, y: Any, sample_weight: Any, row_data: Any = None) -> Self:
         with all_or_nothing(self):
             check_is_fitted(self)
-            X, y, weights, noise_variance = drop_zero_weight_rows(X, y, sample_weight, noise_variance)
+            X, y, weights, row_data = drop_zero_weight_rows(X, y, sample_weight, row_data)
             X = self._scaled(X)
             targets = self._targets.encode(y, self.model_.likelihood)
             check_consistent_length(X, targets)
@@ -249,7 +249,7 @@ class GaussianProcess(Inspection, Conventions):
             if not isinstance(model, GrowingModel):
                 self.trace_ = self.trace_.thinned(n_each(self.predict_draws))
                 model = GrowingModel(model, self.trace_.flat)
-            new = self._targets.new_rows(model, X, targets, weights, noise_variance)
+            new = self._targets.new_rows(model, X, targets, weights, row_data)
             self.model_, log_ratios = model.grown(new.X, new.y, new.likelihood)
             check_interrupt()
             self.trace_, self._targets = reweighted(self.trace_, log_ratios), new.targets

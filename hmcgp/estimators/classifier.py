@@ -174,7 +174,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     ) -> None:
         self._keep_settings(locals())
 
-    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> TrainingTable:
+    def _training_table(self, X: Any, y: Any, row_data: Any, sample_weight: Any) -> TrainingTable:
         return label_table(self, X, y, sample_weight)
 
     def predict_proba(self, X: Any) -> Array:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from hmcgp.errors import InvalidInput
-from hmcgp.posterior import effects, predict
+from hmcgp.likelihoods import Counts
+from hmcgp.posterior import effects, predict, responses
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime.checks import check_between, check_count
 from hmcgp.runtime.random import RandomStateLike, as_generator
@@ -139,8 +140,8 @@ def _evaluate(
     row_weight, n_jobs = np.full(X.shape[1], 1.0 / X.shape[1]), gp.n_jobs
     if term is None and model.likelihood.targets != "numbers":
         scaled = np.array([table.scale(part) for part in X])
-        mean, ends = effects.average_probabilities(model, draws, scaled, row_weight, q, rng, n_jobs=n_jobs)
-        return "probability", mean, ends
+        mean, ends = effects.average_responses(model, draws, scaled, row_weight, q, rng, n_jobs=n_jobs)
+        return "rate" if isinstance(model.likelihood, Counts) else "probability", mean, ends
     layout = gp._targets.layout
     scaled = np.array([layout.prediction_inputs(table.scale(part)) for part in X])
     n_outputs = len(layout.names) if scaled.shape[1] > X.shape[1] else None
@@ -158,6 +159,8 @@ def _curves(gp: Any, X: Array) -> Array:
     """Mean response at each row for each value, of shape (G M, C)."""
     table, rows = UserTable(gp), X.reshape(-1, X.shape[-1])
     draws, inputs = thinned(gp._averaged_draws()), gp._targets.layout.prediction_inputs(table.scale(rows))
+    if isinstance(gp.model_.likelihood, Counts):
+        return responses.mean_rates(gp.model_, draws, inputs, n_jobs=gp.n_jobs)[:, None]
     if gp.model_.likelihood.targets != "numbers":
         return predict.probabilities(gp.model_, draws, inputs, n_jobs=gp.n_jobs)
     mean, _ = predict.mixture_moments(gp.model_, draws, inputs, n_jobs=gp.n_jobs)

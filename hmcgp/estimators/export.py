@@ -92,4 +92,4 @@ def _with_codes(gp: Any, y: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """Targets; of text and booleans also the positions among the classes, numbers that arviz can plot."""
     if y.dtype.kind in "iuf":
         return {"y": y}
-    return {"y": y, "y_code": np.searchsorted(gp.classes_.astype(y.dtype), y)}
+    return {"y": y, "y_code": gp._targets.positions(y)}

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hmcgp.likelihoods import NoisyNumbers
+from hmcgp.likelihoods import Counts, NoisyNumbers
 from hmcgp.model import Model
 from hmcgp.model.inducing import pivoted_inputs, with_inducing
-from hmcgp.posterior import predict
+from hmcgp.posterior import predict, responses
 from hmcgp.posterior.evidence_bounds import log_evidence_per_draw
 from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.typing import Array
@@ -38,7 +38,8 @@ class InducingError:
     log_z : ndarray of shape (S,)
         Change of the log evidence from m to more, at some draws.
     prediction : float
-        Root mean square change of probabilities; of numbers, of means in standard deviations of an observation.
+        Root mean square change of probabilities; of numbers, of means in standard deviations of an observation; of
+        counts, of their rates in parts of these.
     tolerated : float
         Largest change of predictions that counts as small.
     n_enough : int
@@ -94,7 +95,7 @@ def inducing_error(model: Model, draws: Draws, *, n_jobs: int | None = None) -> 
     fewer, here, there = (log_evidence_per_draw(each, theta, n_jobs=n_jobs) for each in models)
     X = _some(model.X, N_ROWS)
     prediction = _change(models[1], models[2], theta, X, n_jobs)
-    tolerated = MEAN_LIMIT if isinstance(model.likelihood, NoisyNumbers) else PROBABILITY_LIMIT
+    tolerated = MEAN_LIMIT if isinstance(model.likelihood, NoisyNumbers | Counts) else PROBABILITY_LIMIT
     found = InducingError(m, len(more), there - here, prediction, tolerated, m)
     before, after = float(np.abs(here - fewer).mean()), float(np.abs(there - here).mean())
     rate = min(max(after / before if before > 0.0 else 0.0, _LEAST_RATE), _MOST_RATE)
@@ -109,6 +110,9 @@ def _change(one: Model, other: Model, theta: Array, X: Array, n_jobs: int | None
             predict.mixture_moments(model, theta, X, observed=True, n_jobs=n_jobs) for model in (one, other)
         )
         return float(np.sqrt(np.mean((mean - better) ** 2 / variance)))
+    if isinstance(one.likelihood, Counts):
+        rate, better = (responses.mean_rates(model, theta, X, n_jobs=n_jobs) for model in (one, other))
+        return float(np.sqrt(np.mean((rate / better - 1.0) ** 2)))
     p, q = (predict.probabilities(model, theta, X, n_jobs=n_jobs) for model in (one, other))
     return float(np.sqrt(np.mean((p - q) ** 2)))
 

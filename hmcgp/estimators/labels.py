@@ -60,9 +60,13 @@ class LabelTargets(Targets):
         unknown = sorted(set(labels.tolist()) - set(self.classes.tolist()), key=str)
         if unknown:
             raise InvalidInput(f"'y' holds the labels {unknown[:5]}, which are not among {self.classes.tolist()}.")
-        return self.from_codes(np.searchsorted(self.classes, labels))
+        return self.from_codes(self.positions(labels))
 
-    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, noise_variance: Any) -> NewRows:
+    def positions(self, labels: NDArray[Any]) -> NDArray[np.intp]:
+        """Positions of known labels among the classes, of the shape of the labels."""
+        return np.searchsorted(self.classes.astype(labels.dtype), labels)
+
+    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, row_data: Any) -> NewRows:
         new = _row_weights(self.class_weights, self.codes(y), weights)
         both = concatenate_weights((model.likelihood.weights, len(model.y)), (new, len(y)))
         return NewRows(X, y, None if both is None else model.likelihood.weighted(both), self)
@@ -86,9 +90,9 @@ def label_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
     X, y, weights, _ = drop_zero_weight_rows(X, y, sample_weight)
     columns = Columns.learn(X, gp.missing)
     X, y = validated(gp, columns.encode(X), gaps_allowed(gp), y, ensure_min_samples=2)
-    _check_labels(y)
+    check_labels(y)
     classes, codes = np.unique(y, return_inverse=True)
-    _check_several(classes)
+    check_several(classes)
     of_class = None
     if gp.class_weight is not None:
         of_class = class_weights(gp.class_weight, classes, codes, y, weights)
@@ -97,7 +101,7 @@ def label_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
             keep = weights > 0.0
             there, codes = np.unique(codes[keep], return_inverse=True)
             X, weights, classes, of_class = X[keep], weights[keep], classes[there], of_class[there]
-            _check_several(classes)
+            check_several(classes)
     weights = concatenate_weights((weights, len(X)))
     likelihood = _likelihood(gp.likelihood, gp.evidence, len(classes))
     of_codes = isinstance(gp.likelihood, Classes) or lowered(gp.likelihood) in _NAMES_OF_CLASSES
@@ -118,7 +122,8 @@ def _row_weights(of_class: Array | None, codes: NDArray[np.intp], weights: Array
     return np.asarray(of_class[codes] * (1.0 if weights is None else weights))
 
 
-def _check_labels(y: NDArray[Any]) -> None:
+def check_labels(y: NDArray[Any]) -> None:
+    """Refuse targets that cannot be sorted, or are no labels."""
     text = [isinstance(label, str) for label in np.ravel(y)] if y.dtype == object else [False]
     if any(text) and not all(text):
         other = next(label for label, is_text in zip(np.ravel(y), text, strict=True) if not is_text)
@@ -129,10 +134,11 @@ def _check_labels(y: NDArray[Any]) -> None:
     check_classification_targets(y)
 
 
-def _check_several(classes: NDArray[Any]) -> None:
+def check_several(classes: NDArray[Any], what: str = "class") -> None:
+    """Refuse a single class."""
     if len(classes) == 1:
         raise InvalidInput(
-            f"'y' holds one class only, {classes[0]}: there is nothing to tell apart. "
+            f"'y' holds one {what} only, {classes[0]}: there is nothing to tell apart. "
             "Check the selection of rows, or stratify the split."
         )
 

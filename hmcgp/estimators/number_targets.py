@@ -17,8 +17,9 @@ from hmcgp.estimators.scaling import Scaling
 from hmcgp.estimators.settings import gaps_allowed, validated
 from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable
 from hmcgp.estimators.weights import concatenate_weights, drop_zero_weight_rows
-from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
+from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise, is_gaussian
 from hmcgp.model import GrowingModel, Model
+from hmcgp.posterior import responses
 from hmcgp.posterior.replicates import replicated_numbers
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime.checks import lowered, name_among
@@ -78,8 +79,8 @@ class NumberTargets(Targets):
             likelihood.check_targets(y)
         return self.standardise(y)
 
-    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, noise_variance: Any) -> NewRows:
-        likelihood = self._with_known_noise(model.likelihood, y, noise_variance)
+    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, row_data: Any) -> NewRows:
+        likelihood = self._with_known_noise(model.likelihood, y, row_data)
         new = self.layout.repeat_rows(np.ones(len(X)) if weights is None else weights, y)
         both = concatenate_weights((model.likelihood.weights, len(model.y)), (new, len(new)))
         if both is not None:
@@ -112,7 +113,11 @@ class NumberTargets(Targets):
     def replicates(
         self, rng: np.random.Generator, model: Model, draws: WeightedDraws, n_jobs: int | None
     ) -> NDArray[Any]:
-        drawn = replicated_numbers(rng, model, draws)
+        drawn = (
+            replicated_numbers(rng, model, draws)
+            if is_gaussian(model.likelihood)
+            else responses.replicates(rng, model, draws, None)
+        )
         return self.in_units(np.array([self.layout.table(model.X, y) for y in drawn]))
 
 

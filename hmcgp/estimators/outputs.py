@@ -23,10 +23,10 @@ from hmcgp.estimators.columns import plain_numbers
 from hmcgp.estimators.scaling import Scaling
 from hmcgp.kernels import Kernel
 from hmcgp.kernels.coregional import Coregional, coregionalised
-from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise
+from hmcgp.likelihoods import Gaussian, Likelihood, OutputNoise, is_gaussian
 from hmcgp.model import Model
-from hmcgp.posterior import predict
-from hmcgp.posterior.weights import Draws
+from hmcgp.posterior import predict, responses
+from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.typing import Array
 
 _ABOUT_TEXT = "Give a number, the variance of the noise, for each row."
@@ -101,7 +101,34 @@ class OneOutput:
 
         The density is that of all outputs of a row: they are independent given the hyperparameters.
         """
+        if not is_gaussian(model.likelihood):
+            return responses.log_density(model, draws, X, targets, n_jobs=n_jobs)
         return predict.log_density(model, draws, X, targets, n_jobs=n_jobs)
+
+    def mixture_covariance(self, model: Model, draws: WeightedDraws, X: Array) -> tuple[Array, Array]:
+        """Mean and covariance of new observations at prediction inputs, within each output, averaged over draws."""
+        centre: Any = 0.0
+        covariance: Any = 0.0
+        before = 0.0
+        for weight, (mean, S) in zip(draws.weight, predict.observed_jointly(model, draws, X), strict=True):
+            # from the mean of those before, as in mixture.merge
+            share = weight / max(before + weight, np.finfo(float).tiny)
+            deviation = self.unstack(mean) - centre
+            centre = centre + share * deviation
+            between = np.einsum("i...,j...->ij...", deviation, deviation * (before * share))
+            covariance = covariance + between + weight * self.per_output_covariance(S)
+            before += weight
+        return centre, covariance / draws.total
+
+    def samples(self, rng: Any, model: Model, draws: WeightedDraws, X: Array, n: int) -> Array:
+        """New observations at all prediction inputs jointly, of shape (n, m), or (n, m, k)."""
+        if not is_gaussian(model.likelihood):
+            return responses.samples(rng, model, draws, X, None, n)
+        chosen = rng.choice(len(draws), size=n, p=draws.weight / draws.total)
+        groups, counts = np.unique(chosen, return_counts=True)
+        joint = predict.observed_jointly(model, draws.theta[groups], X)
+        drawn = [self.draw(rng, *moments, count) for moments, count in zip(joint, counts, strict=True)]
+        return np.asarray(rng.permutation(np.concatenate(drawn)))  # samples of one draw need not lie side by side
 
     # -- back to the user's table ------------------------------------------------------------------------------------
 

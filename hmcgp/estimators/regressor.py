@@ -16,10 +16,10 @@ from hmcgp.estimators.number_targets import NumberTargets, number_table
 from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Likelihood
+from hmcgp.likelihoods import Likelihood, StudentT, is_gaussian
 from hmcgp.posterior import leave_one_out as leaving_out
-from hmcgp.posterior import predict
-from hmcgp.runtime.checks import check_between, check_count, name_among
+from hmcgp.posterior import outliers, predict, responses
+from hmcgp.runtime.checks import check_between, check_count, check_quantiles, lowered, name_among
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Sampler
@@ -39,9 +39,10 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         Covariance function, on the scale of standardised inputs and target.
         Default: `SquaredExponential(ard=True)` under default priors.  Add `Constant()` or `Linear()` for a mean that
         is a constant or a linear function with unknown coefficients.
-    likelihood : {"gaussian", "varying_noise"} or Likelihood, default="gaussian"
+    likelihood : {"gaussian", "varying_noise", "student_t"} or Likelihood, default="gaussian"
         `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, on the scale of the standardised target;
-        `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs (not of coregional outputs).
+        `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs (not of coregional outputs).  "student_t" has
+        heavy tails, of inferred scale and degrees of freedom: rows far off hardly count (`outlier_probability`).
     outputs : {"independent", "coregional"}, default="independent"
         What several columns of y have in common.  "independent": given the hyperparameters and the noise, which on the
         standardised scale are the same for all, nothing; at the cost of one output.  "coregional": outputs are
@@ -49,9 +50,10 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         `output_covariance`), each with a noise of its own, and may be missing (NaN) in some rows.  An output then
         learns from the others, at a cost of O((nk)³).  B carries the variances: one of `kernel` that is left to its
         default prior is fixed to 1 (in a sum that of the first term, in a product each).
-    evidence : {"exact"} or EvidenceProvider, default="exact"
+    evidence : {"exact", "laplace"} or EvidenceProvider, optional
+        How the latent function is integrated out.  Default: "exact" for Gaussian noise, "laplace" for "student_t".
     inducing : "auto", int, array-like of shape (m, d) or None, default="auto"
-        As of `GPClassifier`, with the evidence "exact"; `evidence.Exact(variational=True)` takes Titsias' bound.
+        As of `GPClassifier`, with either evidence; `evidence.Exact(variational=True)` takes Titsias' bound.
     sampler : {"surrogate", "hmc", "nuts", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated, as of `GPClassifier`, with the same default.
     draws, tune, chains, predict_draws, n_jobs, missing, random_state, progressbar, max_time, checkpoint
@@ -83,7 +85,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         *,
         likelihood: str | Likelihood = "gaussian",
         outputs: str = "independent",
-        evidence: str | EvidenceProvider = "exact",
+        evidence: str | EvidenceProvider | None = None,
         sampler: str | Sampler | None = None,
         draws: int = 1000,
         tune: int = 500,
@@ -102,11 +104,12 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
+        one_output = isinstance(self.likelihood, StudentT) or lowered(self.likelihood) == "student_t"
+        tags.target_tags.multi_output = not one_output
         return tags
 
-    def _training_table(self, X: Any, y: Any, noise_variance: Any, sample_weight: Any) -> TrainingTable:
-        return number_table(self, X, y, noise_variance, sample_weight)
+    def _training_table(self, X: Any, y: Any, row_data: Any, sample_weight: Any) -> TrainingTable:
+        return number_table(self, X, y, row_data, sample_weight)
 
     def fit(  # type: ignore[override]
         self, X: Any, y: Any, noise_variance: Any = None, sample_weight: Any = None
@@ -202,19 +205,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         return mean, np.sqrt(variance)
 
     def _predict_jointly(self, X: Any) -> tuple[Array, Array]:
-        model, draws, X = self._new_inputs(X)
-        centre: Any = 0.0
-        covariance: Any = 0.0
-        before = 0.0
-        for weight, (mean, S) in zip(draws.weight, predict.observed_jointly(model, draws, X), strict=True):
-            # from the mean of those before, as in mixture.merge
-            share = weight / max(before + weight, np.finfo(float).tiny)
-            deviation = self._targets.layout.unstack(mean) - centre
-            centre = centre + share * deviation
-            between = np.einsum("i...,j...->ij...", deviation, deviation * (before * share))
-            covariance = covariance + between + weight * self._targets.layout.per_output_covariance(S)
-            before += weight
-        return self._targets.in_units(centre), self._targets.unit**2 * covariance / draws.total
+        mean, covariance = self._targets.layout.mixture_covariance(*self._new_inputs(X))
+        return self._targets.in_units(mean), self._targets.unit**2 * covariance
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of new observations under the mixture over draws.
@@ -236,14 +228,15 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         one output with 50 draws, and draws of which nothing could be kept (`clear_cache`) are solved anew for each
         block: little beside the predictions for so many rows, unless the training rows are many more.
         """
-        q = np.atleast_1d(np.asarray(quantiles, dtype=float))
-        if q.ndim != 1 or not ((q > 0.0) & (q < 1.0)).all():
-            raise InvalidInput(f"'quantiles' must be numbers strictly between 0 and 1; got {quantiles}.")
-        found = self._quantiles(X, q, observed=True)
+        found = self._quantiles(X, check_quantiles(quantiles), observed=True)
         return found[..., 0] if np.ndim(quantiles) == 0 else found
 
     def _quantiles(self, X: Any, q: Array, *, observed: bool) -> Array:
-        found = predict.quantiles(*self._new_inputs(X), q, observed=observed, n_jobs=self.n_jobs)
+        inputs = self._new_inputs(X)
+        if observed and not is_gaussian(self.model_.likelihood):
+            found = responses.quantiles(*inputs, q, n_jobs=self.n_jobs)
+        else:
+            found = predict.quantiles(*inputs, q, observed=observed, n_jobs=self.n_jobs)
         return np.moveaxis(self._targets.in_units(self._targets.layout.unstack(found)), 0, -1)
 
     def predict_interval(self, X: Any, level: float = 0.9, of: str = "y") -> Array:
@@ -300,18 +293,9 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         ndarray of shape (m, n_samples) or (m, k, n_samples)
         """
         check_count("n_samples", n_samples, 1)
-        rng = check_random_state(random_state)
-        model, draws, X = self._new_inputs(X, each_draw=True)
-        chosen = rng.choice(len(draws), size=n_samples, p=draws.weight / draws.total)
-        groups, counts = np.unique(chosen, return_counts=True)
-        samples = [
-            self._targets.layout.draw(rng, mean, covariance, count)
-            for (mean, covariance), count in zip(
-                predict.observed_jointly(model, draws.theta[groups], X), counts, strict=True
-            )
-        ]
-        shuffled = rng.permutation(np.concatenate(samples))  # samples of one draw need not lie side by side
-        return np.moveaxis(self._targets.in_units(shuffled), 0, -1)
+        rng, inputs = check_random_state(random_state), self._new_inputs(X, each_draw=True)
+        samples = self._targets.layout.samples(rng, *inputs, n_samples)
+        return np.moveaxis(self._targets.in_units(samples), 0, -1)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
         """Mean and variance of the function, without noise, in the units of y; each of shape (m,) or (m, k)."""
@@ -337,6 +321,22 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         B *= np.multiply.outer(self._targets.unit, self._targets.unit)
         sd = np.sqrt(np.diagonal(B, axis1=1, axis2=2))
         return B / (sd[:, :, None] * sd[:, None, :]) if correlation else B
+
+    def outlier_probability(self, threshold: float = 3.0) -> Array:
+        """Posterior probability that each training row is an outlier, with the likelihood "student_t".
+
+        P(|y_i - f(x_i)| > threshold s | y) (Chaloner & Brant 1988).  Of Gaussian noise, 0.3 % are beyond 3 s.
+
+        Parameters
+        ----------
+        threshold : float, default=3.0
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        check_between("threshold", threshold, 0.0, np.inf)
+        return outliers.outlier_probability(self.model_, self._kept_draws(), float(threshold), n_jobs=self.n_jobs)
 
     def loo(self) -> leaving_out.LeaveOneOut:
         """How well each training row is predicted by all others: log densities in the units of y, exact for each draw.

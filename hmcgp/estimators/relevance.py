@@ -32,7 +32,7 @@ class Relevance:
     weight : ndarray of shape (S,)
         Of the draws.
     unit : str
-        Of the change: "probability", "y", or "standard deviations of y" (several outputs).
+        Of the change: "probability", "rate", "y", or "standard deviations of y" (several outputs).
     loss, loss_error : ndarrays of shape (d,), or None
         Mean loss of leave-one-out log predictive density when the input is that of another row, in nats, and its
         standard error over rows.
@@ -71,7 +71,7 @@ def relevance_of(gp: Any, *, rows: int, permutation: bool, repeats: int, random_
     some = spaced(len(table.X), rows)
     moves = [_moves(table, some, j, layout.prediction_inputs) for j in range(len(table.names))]
     change = relevance.changes(model, draws, moves, n_jobs=gp.n_jobs)
-    unit = "probability"
+    unit = "rate" if model.likelihood.targets == "counts" else "probability"
     if model.likelihood.targets == "numbers":
         unit = "standard deviations of y" if layout.names else "y"
         change = change if layout.names else change * gp._targets.unit

@@ -5,7 +5,7 @@ A file may be damaged or crafted, and compiled code trusts the shapes that it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.estimators.columns import input_names
+from hmcgp.estimators.count_targets import CountTargets
 from hmcgp.estimators.inducing_error import InducingError
 from hmcgp.estimators.labels import LabelTargets
+from hmcgp.estimators.level_targets import LevelTargets
 from hmcgp.estimators.number_targets import NumberTargets
 from hmcgp.estimators.outputs import CoregionalOutputs
 from hmcgp.estimators.refinement import Refinement
@@ -22,14 +24,14 @@ from hmcgp.estimators.scaling import Scaling
 from hmcgp.estimators.table import Inputs
 from hmcgp.evidence import Evidence, EvidenceProvider
 from hmcgp.kernels import Kernel
-from hmcgp.likelihoods import Classes, Likelihood
+from hmcgp.likelihoods import Classes, Counts, Likelihood, Ordinal
 from hmcgp.model import GrowingModel, Model
 from hmcgp.reporting.conformity import misfits
 from hmcgp.reporting.encoding import Refused
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Trace
 
-# attributes of fitted estimators: those of all, of classifiers, of regressors
+# attributes of fitted estimators: those of all, and of each
 COMMON: dict[str, Any] = {
     "n_features_in_": int,
     "feature_names_in_": NDArray[np.object_] | None,
@@ -40,7 +42,12 @@ COMMON: dict[str, Any] = {
     "inducing_error_": InducingError | None,
     "model_": dict[str, Any],
 }
-OWN: dict[str, dict[str, Any]] = {"labels": {"_targets": LabelTargets}, "numbers": {"_targets": NumberTargets}}
+OWN: dict[str, dict[str, Any]] = {  # by the type of targets of the estimator
+    "labels": {"_targets": LabelTargets},
+    "numbers": {"_targets": NumberTargets},
+    "counts": {"_targets": CountTargets},
+    "levels": {"_targets": LevelTargets},
+}
 MODEL: dict[str, Any] = {
     "X": Array,
     "y": Array,
@@ -77,7 +84,7 @@ def check_fitted(estimator: Any, fitted: Mapping[str, Any], model: Model) -> Non
         if trace is not None:
             check_trace(trace, model)
     _check_appended(model, fitted["trace_"])
-    (_check_labels if estimator.targets == "labels" else _check_numbers)(fitted["_targets"], model)
+    _TARGET_CHECKS[estimator.targets](fitted["_targets"], model)
 
 
 def _check_inputs(fitted: Mapping[str, Any], model: Model) -> None:
@@ -203,3 +210,28 @@ def _check_numbers(targets: NumberTargets, model: Model) -> None:
     else:
         fit = model.y.shape[1:] == ((k,) if layout.names else ())
     _demand(fit, "outputs that do not fit the rows")
+
+
+def _check_counts(targets: CountTargets, model: Model) -> None:
+    likelihood = model.likelihood
+    _demand(isinstance(likelihood, Counts), "a model of other targets than counts")
+    assert isinstance(likelihood, Counts)
+    _demand(targets.size_name == likelihood.size_name, "sizes of rows of another kind than the likelihood's")
+    told = getattr(likelihood, likelihood.size_name) is not None
+    _demand(targets.has_sizes == told, "rows of which the likelihood does not know the sizes")
+
+
+def _check_levels(targets: LevelTargets, model: Model) -> None:
+    levels, likelihood = targets.classes, model.likelihood
+    _demand(isinstance(likelihood, Ordinal), "a model of other targets than levels")
+    assert isinstance(likelihood, Ordinal)
+    different = levels.ndim == 1 and len(set(levels.tolist())) == len(levels) == len(likelihood.levels)
+    _demand(different and targets.has_codes and targets.class_weights is None, "other levels than the model's")
+
+
+_TARGET_CHECKS: dict[str, Callable[[Any, Model], None]] = {
+    "labels": _check_labels,
+    "numbers": _check_numbers,
+    "counts": _check_counts,
+    "levels": _check_levels,
+}

@@ -64,9 +64,9 @@ def load_estimator(path: str | os.PathLike[str], expected_class: type[T], truste
 
 
 def _own_estimators() -> dict[str, type[Any]]:
-    from hmcgp.estimators import GPClassifier, GPRegressor
+    from hmcgp.estimators import GPClassifier, GPCounts, GPOrdinal, GPRegressor
 
-    return {cls.__name__: cls for cls in (GPClassifier, GPRegressor)}
+    return {cls.__name__: cls for cls in (GPClassifier, GPCounts, GPOrdinal, GPRegressor)}
 
 
 def _name(cls: type[Any]) -> str:

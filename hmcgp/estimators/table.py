@@ -93,7 +93,7 @@ class Targets(ABC):
         """Validated targets of new rows, encoded as those of the fit."""
 
     @abstractmethod
-    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, noise_variance: Any) -> NewRows:
+    def new_rows(self, model: GrowingModel, X: Array, y: Array, weights: Array | None, row_data: Any) -> NewRows:
         """Rows of the model for scaled inputs and encoded targets that are appended."""
 
     @abstractmethod

@@ -18,14 +18,14 @@ from hmcgp.runtime.typing import Array
 
 
 def drop_zero_weight_rows(
-    X: Any, y: Any, sample_weight: Any, noise_variance: Any = None
+    X: Any, y: Any, sample_weight: Any, row_data: Any = None
 ) -> tuple[Any, Any, Array | None, Any]:
-    """Drop rows of weight 0 from a table, its targets, its weights and its known variances.
+    """Drop rows of weight 0 from a table, its targets, its weights, and what else is known of rows (`row_data`).
 
     Weights, of shape (n,), must be finite and not negative, and not all 0; those returned are None if all are 1.
     """
     if sample_weight is None:
-        return X, y, None, noise_variance
+        return X, y, None, row_data
     weights = np.asarray(plain_numbers(sample_weight, "sample_weight", "Give a number for each row."), dtype=np.float64)
     if weights.ndim != 1:
         raise InvalidInput(f"'sample_weight' must have one number per row; got the shape {weights.shape}.")
@@ -35,14 +35,14 @@ def drop_zero_weight_rows(
             f"'sample_weight' must be finite and not negative; it holds {weights[bad[0]]} in row {bad[0]}, one of "
             f"{len(bad)} such rows."
         )
-    check_consistent_length(X, y, weights, noise_variance)
+    check_consistent_length(X, y, weights, row_data)
     if not weights.any():
         raise InvalidInput("'sample_weight' is zero in every row: there is nothing left to learn from.")
     if weights.all():
-        return X, y, concatenate_weights((weights, len(weights))), noise_variance
+        return X, y, concatenate_weights((weights, len(weights))), row_data
     keep = np.flatnonzero(weights)
-    X, y, noise_variance = (None if part is None else _safe_indexing(part, keep) for part in (X, y, noise_variance))
-    return X, y, weights[keep], noise_variance
+    X, y, row_data = (None if part is None else _safe_indexing(part, keep) for part in (X, y, row_data))
+    return X, y, weights[keep], row_data
 
 
 def class_weights(

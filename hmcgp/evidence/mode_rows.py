@@ -13,4 +13,6 @@ LAST_STEP_ALPHA, LAST_STEP_LATENT = 12, 13  # direction of the chord step before
 MOVED_ALPHA, MOVED_LATENT = 14, 15  # and where it led
 WEIGHT = 16  # by which a row's log likelihood is multiplied, so that LOG_P, SLOPE and CURVATURE are of p^weight
 SENSITIVITY = 17  # -½ ∂ log|B|/∂f
-ROWS = 18
+FIRST, SECOND = 18, 19  # numbers of the row that its likelihood reads (`Likelihood.row_numbers`)
+SHARE, SHIFT = 20, 21  # S_ii W_i, and (S c)_i, from which derivatives in the parameters of the likelihood are made
+ROWS = 22

@@ -10,7 +10,7 @@ import numpy as np
 
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.newton import newton_step, size
-from hmcgp.likelihoods.terms import LOGISTIC, likelihood_terms
+from hmcgp.likelihoods.terms import LOGISTIC, ORDINAL, PROBIT, likelihood_terms, most_curved
 from hmcgp.numerics.compiled import compiled_inside
 from hmcgp.numerics.constants import EPS
 from hmcgp.numerics.lapack import symmetric_upper_times
@@ -68,13 +68,14 @@ def drift_of_f(K: Array, state: Array) -> float:
 @compiled_inside
 def _largest_weights(y: Array, kind: int, state: Array, error: float) -> float:
     """Σ W where every f is moved by up to `error` to make it largest: at f as it is, W may have underflowed."""
+    if kind == ORDINAL:
+        return size(state[row.WEIGHT])  # W <= ω
     for i in range(state.shape[1]):
-        f = state[row.LATENT, i]
-        towards_0 = math.copysign(max(abs(f) - error, 0.0), f)  # W of a logistic falls with |f|, of a probit with yf
-        state[row.TRIAL_LATENT, i] = towards_0 if kind == LOGISTIC else f - y[i] * error
+        f, peak = state[row.LATENT, i], most_curved(kind, y[i], state[row.FIRST, i], state[row.SECOND, i])
+        state[row.TRIAL_LATENT, i] = f + min(max(peak - f, -error), error)
     likelihood_terms(
-        kind, y, state[row.TRIAL_LATENT], state[row.WEIGHT], state[row.LOG_P], state[row.LAST_STEP_ALPHA],
-        state[row.LAST_STEP_LATENT], state[row.TRIAL_ALPHA],
+        kind, y, state[row.FIRST], state[row.SECOND], state[row.TRIAL_LATENT], state[row.WEIGHT], state[row.LOG_P],
+        state[row.LAST_STEP_ALPHA], state[row.LAST_STEP_LATENT], state[row.TRIAL_ALPHA],
     )  # fmt: skip
     return size(state[row.LAST_STEP_LATENT])
 
@@ -105,8 +106,8 @@ def rounding_of_mode(K: Array, y: Array, kind: int, L: Array, state: Array, scal
         newton_step(K, L, state[row.ROOT_CURVATURE], state[row.SENSITIVITY], u, state[row.STEP_LATENT])
         implicit = size(u)
     nats += error * implicit
-    decrement = error * math.sqrt(size(state[row.WEIGHT]))  # W <= ω
-    if decrement > ROUNDED_AWAY:
+    decrement = error * math.sqrt(size(state[row.WEIGHT]))  # of labels W <= ω
+    if decrement > ROUNDED_AWAY or kind not in (LOGISTIC, PROBIT):
         decrement = error * math.sqrt(_largest_weights(y, kind, state, error))
     return max(nats / LOST_NATS, decrement / ROUNDED_AWAY)
 

@@ -46,7 +46,7 @@ class Likelihood(Parametric, ABC):
 
     weights: tuple[float, ...] | None = field(default=None, kw_only=True, repr=False)
     kind: ClassVar[int]  # code in compiled solvers, where y is a label
-    targets: ClassVar[str] = "labels"  # or "classes", "numbers"; decides the default priors
+    targets: ClassVar[str] = "labels"  # or "classes", "numbers", "counts", "levels"; decides the default priors
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,8 +100,20 @@ class Likelihood(Parametric, ABC):
         """Log likelihood and its first three derivatives with respect to f, elementwise."""
         f = np.ascontiguousarray(f, dtype=float)
         log_prob, g, w, ratio = (np.empty_like(f) for _ in range(4))
-        likelihood_terms(self.kind, np.ascontiguousarray(y, dtype=float), f, np.ones_like(f), log_prob, g, w, ratio)
+        y = np.ascontiguousarray(y, dtype=float)
+        likelihood_terms(self.kind, y, *self.row_numbers(y), f, np.ones_like(f), log_prob, g, w, ratio)
         return Derivatives(log_prob, g, -w, w * ratio)
+
+    def row_numbers(self, y: Array) -> Array:
+        """Two numbers for each row, of shape (2, n), that compiled code reads beside its target; 0 for labels."""
+        return np.zeros((2, len(y)))
+
+    def parameter_gradient(self, y: Array, f: Array, share: Array, shift: Array) -> Array:
+        """Derivatives of Laplace's log evidence in the parameters, of shape (q,), from terms at the mode f.
+
+        `share` and `shift`, of shape (n,), are S_ii W_i and (S c)_i (see `evidence.laplace`).
+        """
+        return np.empty(0)
 
     def site(self) -> tuple[int, float]:
         """Code of the link in compiled solvers, and the rate at which labels are flipped."""
@@ -132,6 +144,14 @@ class Likelihood(Parametric, ABC):
         flat = np.ravel(f)
         log_p = np.stack([self.log_prob(np.full(flat.shape, y), flat) for y in (-1.0, 1.0)], axis=1)
         return np.asarray(np.exp(log_p).reshape(*np.shape(f), 2))
+
+    def mean_response(self, mean: Array, variance: Array) -> Array:
+        """Expected response for Gaussian latent values, of shape (C, m): the probabilities of the classes."""
+        return self.class_probabilities(mean, variance)
+
+    def response_given(self, f: Array) -> Array:
+        """Response given latent values, of shape (..., C): the probabilities of the classes."""
+        return self.probabilities_given(f)
 
     def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
         """Log of the predictive probability (or density) ∫ p(y | f) N(f; mean, variance) df, elementwise."""

@@ -28,14 +28,15 @@ class NoisyNumbers(Likelihood):
     """Base class: p(y_i | f_i) = N(y_i; f_i, noise_i)."""
 
     targets: ClassVar[str] = "numbers"
+    is_gaussian: ClassVar[bool] = True  # otherwise the noise has this variance, and another distribution
 
     @abstractmethod
     def row_noise(self, n: int) -> Array:
         """Variances of the noise of the n rows that the likelihood explains, of shape (n,)."""
 
-    @abstractmethod
     def pull_back(self, dnoise: Array) -> Array:
         """Derivatives in the parameters, from those in the variances of the rows, of shape (n,)."""
+        raise InvalidInput(f"the noise of {type(self).__name__} is not Gaussian: its evidence has no closed form.")
 
     @abstractmethod
     def noise_at(self, X: Array) -> Array:
@@ -85,6 +86,11 @@ class NoisyNumbers(Likelihood):
         total = weights * variance + noise
         log_p = -0.5 * weights * (y - mean).T ** 2 / total - 0.5 * np.log(2.0 * math.pi * total)
         return np.asarray(log_p + 0.5 * (1.0 - weights) * np.log(2.0 * math.pi * noise)).T
+
+
+def is_gaussian(likelihood: Likelihood) -> bool:
+    """Whether observations are numbers, and Gaussian given the latent function."""
+    return isinstance(likelihood, NoisyNumbers) and likelihood.is_gaussian
 
 
 @dataclass(frozen=True)

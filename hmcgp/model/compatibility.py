@@ -15,8 +15,13 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "label_noise": likelihoods.LabelNoise,
     "gaussian": likelihoods.Gaussian,
     "varying_noise": likelihoods.VaryingNoise,
+    "student_t": likelihoods.StudentT,
     "softmax": likelihoods.Softmax,
     "multinomial_probit": likelihoods.MultinomialProbit,
+    "poisson": likelihoods.Poisson,
+    "negative_binomial": likelihoods.NegativeBinomial,
+    "binomial": likelihoods.Binomial,
+    "ordinal": likelihoods.Ordinal,
 }
 PROVIDERS: dict[str, type[Any]] = {
     "exact": providers.Exact,
@@ -31,12 +36,18 @@ PROVIDERS: dict[str, type[Any]] = {
     "multinomial_ep": providers.MultinomialEP,
     "sampled": providers.LatentSampling,
 }
+_ESTIMATORS = {  # of each type of targets, and likelihoods that it takes
+    "labels": ("GPClassifier", "'logistic' or 'probit'"),
+    "numbers": ("GPRegressor", "'gaussian'"),
+    "counts": ("GPCounts", "'poisson', 'negative_binomial' or 'binomial'"),
+    "levels": ("GPOrdinal", "'ordinal'"),
+}
 _NO_DENSITY = {"upper", "sampled"}  # evaluated at draws that were made with another evidence
 _OF_CLASSES = {"laplace": "softmax", "ep": "multinomial_ep"}  # names of the methods for several classes
 
 
 def as_likelihood(likelihood: str | Likelihood, type_of_targets: str | None = None) -> Likelihood:
-    """Instance of a likelihood from its name, or itself; one of other targets ("labels", "numbers") is refused."""
+    """Instance of a likelihood from its name, or itself; one of other targets ("labels", "numbers", …) is refused."""
     refuse_class("likelihood", likelihood)
     found: Any = likelihood
     if not isinstance(likelihood, Likelihood):
@@ -46,11 +57,7 @@ def as_likelihood(likelihood: str | Likelihood, type_of_targets: str | None = No
             name_among("likelihood", likelihood, known, " or a Likelihood, such as Probit()")
         found = LIKELIHOODS[name]()
     if not _explains(found, type_of_targets):
-        own, other, names = (
-            ("GPRegressor", "GPClassifier", "'gaussian'")
-            if type_of_targets == "numbers"
-            else ("GPClassifier", "GPRegressor", "'logistic' or 'probit'")
-        )
+        (own, names), (other, _) = _ESTIMATORS[str(type_of_targets)], _ESTIMATORS[_family(found)]
         raise InvalidInput(
             f"likelihood={likelihood!r} is for {found.targets}, and {own} explains {type_of_targets}: take {other} "
             f"for them, or likelihood={names} here."
@@ -106,4 +113,10 @@ def check_expectation(evidence: EvidenceProvider, *, dense: bool) -> None:
 
 
 def _explains(likelihood: Any, type_of_targets: str | None) -> bool:
-    return type_of_targets is None or (likelihood.targets == "numbers") == (type_of_targets == "numbers")
+    return type_of_targets is None or _family(likelihood) == type_of_targets
+
+
+def _family(likelihood: Any) -> str:
+    """Type of targets by which estimators differ: two classes and several have one."""
+    targets: str = likelihood.targets
+    return "labels" if targets == "classes" else targets

@@ -194,6 +194,16 @@ def cholesky_solve_inplace(L: Array, x: Array) -> None:
 
 
 @compiled_inside
+def signed_cholesky_solve_inplace(M: Array, n_positive: int, x: Array) -> None:
+    """Overwrite the vector x by (M Σ M')^-1 x (see `signed_cholesky_inplace`)."""
+    n = np.int32(M.shape[0])
+    _dtrsv(_ref(_UPPER), _ref(_TRANSPOSED), _ref(_PLAIN), _ref(n), M.ctypes, _ref(n), x.ctypes, _ref(_ONE))
+    for i in range(n_positive, x.shape[0]):
+        x[i] = -x[i]
+    _dtrsv(_ref(_UPPER), _ref(_PLAIN), _ref(_PLAIN), _ref(n), M.ctypes, _ref(n), x.ctypes, _ref(_ONE))
+
+
+@compiled_inside
 def cholesky_upper_solve_inplace(U: Array, x: Array) -> None:
     """Overwrite the vector x by (L L')^-1 x, for L' in the upper triangle."""
     n = np.int32(U.shape[0])

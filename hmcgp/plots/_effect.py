@@ -124,6 +124,8 @@ def _response_label(gp: Any, found: Any) -> list[str]:
     names = found.targets or [getattr(gp, "target_name_", None) or "y"]
     if found.response == "probability":
         return [f"P({name})" for name in names]
+    if found.response == "rate":
+        return [f"rate of {name}" for name in names]
     if found.response == "latent":
         return [f"latent function, {name}" if found.targets else "contribution" for name in names]
     return [str(name) for name in names]

@@ -25,6 +25,7 @@ def regression_1d(
     limits: tuple[float, float] | None = None,
     n_grid: int = 300,
     ax: Axes | None = None,
+    **sizes: float,
 ) -> Axes:
     """Draw the mean over a single input, with bands for the function and for new observations, and the data.
 
@@ -32,7 +33,7 @@ def regression_1d(
 
     Parameters
     ----------
-    gp : fitted regressor with one input
+    gp : fitted regressor, or estimator of counts, with one input
     X, y : array of shape (n, 1) or (n,), array of shape (n,), optional
         Data to show; `y` may have a column for each output.
     output : str or int, optional
@@ -45,6 +46,8 @@ def regression_1d(
         Points at which to predict.
     ax : Axes, optional
         Drawn into when given.
+    **sizes
+        Of counts, ``exposure=`` or ``trials=`` for which they are predicted, where the fit was given those of its rows.
 
     Returns
     -------
@@ -54,8 +57,8 @@ def regression_1d(
     check_prob(prob)
     column, y, label = _single_output(gp, y, output)
     data, grid, inputs = grid_1d(gp, X, limits, n_grid)
-    observed, function = (gp.predict_interval(inputs, level=prob, of=of)[column].T for of in ("y", "f"))
-    mean = gp.predict(inputs)[column]
+    observed, function = (gp.predict_interval(inputs, level=prob, of=of, **sizes)[column].T for of in ("y", "f"))
+    mean = gp.predict(inputs, **sizes)[column]
     ax = style.new_axes(ax, (6.4, 3.8))
     ax.fill_between(grid, *observed, color=style.BLUE, alpha=0.13, lw=0, label=f"{100 * prob:g} % of observations")
     ax.fill_between(grid, *function, color=style.BLUE, alpha=0.3, lw=0, label="the function")

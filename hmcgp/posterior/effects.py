@@ -4,10 +4,10 @@ For values v of the inputs J, rows x_i with the weights ω_i (of sum 1), and a d
 
     e(v) = Σ_i ω_i r(f(x_J = v, x_-J = x_i,-J)),
 
-with r(f) the probabilities of the classes, or f itself (partial dependence; Friedman 2001).  e(v) is as unknown as f
-is.  An average of f is Gaussian for each draw, with the variance ω'Σω, Σ being the posterior covariance of f at
-these inputs.  An average of probabilities is not: f is sampled, at all rows of a value together, with the same random
-numbers for all values, so that a band is smooth.
+with r(f) the probabilities of the classes, the rate of counts, or f itself (partial dependence; Friedman 2001).  e(v)
+is as unknown as f is.  An average of f is Gaussian for each draw, with the variance ω'Σω, Σ being the posterior
+covariance of f at these inputs.  An average of probabilities or rates is not: f is sampled, at all rows of a value
+together, with the same random numbers for all values, so that a band is smooth.
 
 Under a sum of kernels f = Σ_t f_t, and term t has the covariance k_t with what was observed:
 
@@ -31,16 +31,16 @@ from hmcgp.runtime.typing import Array
 SAMPLES = 8  # of the latent function for each draw
 
 
-def average_probabilities(
+def average_responses(
     model: Model, draws: Draws, X: Array, row_weight: Array, q: Array, rng: np.random.Generator,
     *, n_jobs: int | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Averages over rows of the probabilities of the classes, and their quantiles.
+    """Averages over rows of the probabilities of the classes, or of the rates of counts, and their quantiles.
 
     Parameters
     ----------
     model : Model
-        Of labels or classes.
+        Of labels, classes, levels or counts.
     draws : ndarray of shape (S, p), or WeightedDraws
     X : ndarray of shape (G, M, d)
         M rows for each of G values, scaled as the model's.
@@ -56,7 +56,7 @@ def average_probabilities(
     """
     draws = WeightedDraws.of(draws)
     normals = rng.standard_normal((len(draws), SAMPLES, X.shape[1], *latent_shape(model)))
-    values = summarise(_Probabilities(X, row_weight, normals), model, draws, n_jobs=n_jobs)  # (S, 1 + K, G, C)
+    values = summarise(_Responses(X, row_weight, normals), model, draws, n_jobs=n_jobs)  # (S, 1 + K, G, C)
     mean = np.average(values[:, 0], axis=0, weights=draws.weight)
     samples = values[:, 1:].reshape(-1, *values.shape[2:])
     return mean, weighted_quantile(samples, q, np.repeat(draws.weight, SAMPLES))
@@ -71,7 +71,7 @@ def average_latents(
     Parameters
     ----------
     model, draws, row_weight, q, n_jobs
-        As of `average_probabilities`; the model may be of numbers.
+        As of `average_responses`; the model may be of numbers.
     X : ndarray of shape (G, M, d), or (G, M n_outputs, d)
     n_outputs : int, optional
         Outputs that are stacked, row by row, in X.
@@ -91,8 +91,8 @@ def average_latents(
 
 
 @dataclass(frozen=True)
-class _Probabilities(Statistic):
-    """Average probabilities of the classes and samples of them, of shape (S, 1 + K, G, C)."""
+class _Responses(Statistic):
+    """Average responses and samples of them, of shape (S, 1 + K, G, C)."""
 
     X: Array  # (G, M, d)
     row_weight: Array
@@ -106,8 +106,8 @@ class _Probabilities(Statistic):
         for g, X in enumerate(self.X):
             mean, covariance = latent_jointly(draw.model, draw.kernel, draw.evidence, X)
             f = mean + (z @ covariance_root(covariance.reshape(mean.size, mean.size)).T).reshape(-1, *mean.shape)
-            out[draw.index, 0, g] = draw.likelihood.class_probabilities(mean, _own(covariance)) @ self.row_weight
-            out[draw.index, 1:, g] = np.einsum("kmc,m->kc", draw.likelihood.probabilities_given(f), self.row_weight)
+            out[draw.index, 0, g] = draw.likelihood.mean_response(mean, _own(covariance)) @ self.row_weight
+            out[draw.index, 1:, g] = np.einsum("kmc,m->kc", draw.likelihood.response_given(f), self.row_weight)
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hmcgp.likelihoods import Counts
 from hmcgp.model import Model
 from hmcgp.posterior.joint import latent_jointly
 from hmcgp.posterior.leave_one_out import cavity_of
 from hmcgp.posterior.over_draws import PredictingDraw, Prediction, SolvedDraw, Statistic, summarise
+from hmcgp.posterior.responses import rates
 from hmcgp.posterior.row_blocks import class_probabilities, latent_blocks
 from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.typing import Array
@@ -96,7 +98,9 @@ class _Changes(Prediction):
 
 
 def _responses(draw: PredictingDraw, X: Array) -> Array:
-    """Probabilities of the classes, of shape (m, C) and summed in squares to mean ½Σ; or means of numbers, (m, k)."""
+    """Responses, of shape (m, C): probabilities of classes, whose squares are scaled to the mean ½Σ; rates; means."""
+    if isinstance(draw.model.likelihood, Counts):
+        return np.concatenate([part for _, part in rates(draw, X)])[:, None]
     if draw.model.likelihood.targets != "numbers":
         p = np.concatenate([part for _, part in class_probabilities(draw, X)], axis=1)  # (C, m)
         return np.asarray(p.T * np.sqrt(0.5 * len(p)))  # so that the mean of squares over C is ½Σ

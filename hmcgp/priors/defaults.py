@@ -18,18 +18,19 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     ----------
     role : str
         Of the hyperparameter: "variance", "length_scale", "noise", "flip", "weight", "bias", "shape", "power",
-        "period", "tail", "skew", "part_variance", "coefficient", "log_slope", "log_noise", "scale", "mixing" or
-        "log_length_slope".
+        "period", "tail", "skew", "part_variance", "coefficient", "log_slope", "log_noise", "scale", "mixing",
+        "log_length_slope", "degrees_of_freedom", "dispersion", "cut" or "width".
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts, or the sum that a weight is in.
-    targets : {"labels", "classes", "numbers"}, default="labels"
-        Targets behind the latent function: two classes, several, or standardised numbers.
+    targets : {"labels", "classes", "levels", "numbers", "counts"}, default="labels"
+        Targets behind the latent function: two classes, several, ordered ones, standardised numbers, or counts, of
+        whose rate it is the logarithm.
 
     Returns
     -------
     Prior
         `LogNormal(2, 2)` for a variance behind labels: median 7.4, 95 % within 0.15 to 370.
-        `LogNormal(0, 1.5)` for a variance behind numbers: median 1, 95 % within 0.05 to 19.
+        `LogNormal(0, 1.5)` for a variance behind numbers or counts: median 1, 95 % within 0.05 to 19.
         `LogNormal(0.5 + log(d)/2, 1)` for a length scale: median 1.65 sqrt(d), 95 % within 0.23 to 11.7 sqrt(d).
         `Beta(1, 4, upper=0.5)` for the rate of flipped labels: mean 0.1, most probable at 0, 95 % below 0.26.
         `LogNormal(-3, 2, lower=1e-6)` for the variance of the noise on numbers: median 0.05, 95 % within 0.001 to 2.5;
@@ -47,6 +48,11 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         `LogNormal(0, 0.3)` and `Normal(0, 0.5)` for the tail and the skew of a map of an input near the identity.
         `LogNormal(0, 0.75)` and `Normal(0, 1)` for the diagonal and the rest of the factor of a covariance between
         outputs: of two, the correlation is beyond ±0.5 in 52 % of the draws, beyond ±0.9 in 13 %.
+        `LogNormal(1, 1.5, lower=2)` for the degrees of freedom of noise with heavy tails: median 4.7, 95 % within 2.1
+        to 53; it has a variance.
+        `LogNormal(-2, 2, lower=1e-6)` for the dispersion of a negative binomial: median 0.14, 95 % within 0.003 to 7.
+        `Normal(-1.5, 3)` for the first cut point between ordered levels, and `LogNormal(0, 1)` for the widths of the
+        inner ones, in units of the noise.
         As for a variance, with the median divided by d^1.5, for the variance of one of d functions that are added: the
         median of the sum is then about the same for every d (heavy tails add up faster than d).
 
@@ -129,7 +135,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
 
 
 def _variance(targets: str) -> LogNormal:
-    return LogNormal(0.0, 1.5) if targets == "numbers" else LogNormal(2.0, 2.0)
+    return LogNormal(0.0, 1.5) if targets in ("numbers", "counts") else LogNormal(2.0, 2.0)
 
 
 def _part_variance(n_inputs: int, targets: str) -> Prior:
@@ -156,4 +162,8 @@ _DEFAULTS: dict[str, Callable[[int, str], Prior]] = {  # by role, of the number 
     "scale": lambda d, targets: LogNormal(0.0, 0.75),
     "mixing": lambda d, targets: Normal(0.0, 1.0),
     "log_length_slope": lambda d, targets: Normal(0.0, 0.5 / d),
+    "degrees_of_freedom": lambda d, targets: LogNormal(1.0, 1.5, lower=2.0),
+    "dispersion": lambda d, targets: LogNormal(-2.0, 2.0, lower=1e-6),
+    "cut": lambda d, targets: Normal(-1.5, 3.0),
+    "width": lambda d, targets: LogNormal(0.0, 1.0),
 }

@@ -48,10 +48,10 @@ def _of_labels(gp: Any, X: pd.DataFrame, y: Any, loo: Any) -> tuple[str, list[Sc
         LogisticRegression(max_iter=2000), {"C": np.logspace(-3, 3, 10)}, scoring="neg_log_loss", cv=3
     )
     model = make_pipeline(_columns(X), chosen)
-    p = cross_val_predict(model, X, y, cv=split, method="predict_proba")
-    found = [found[0]._replace(linear=float(log_loss(y, p, labels=gp.classes_)))]
+    p, classes = cross_val_predict(model, X, y, cv=split, method="predict_proba"), np.unique(y)
+    found = [found[0]._replace(linear=float(log_loss(y, p, labels=classes)))]
     if wrong is not None:
-        found.append(Score("error", wrong, float(np.mean(gp.classes_[p.argmax(axis=1)] != y)), "lower"))
+        found.append(Score("error", wrong, float(np.mean(classes[p.argmax(axis=1)] != y)), "lower"))
     return f"logistic regression ({folds}-fold)", found
 
 

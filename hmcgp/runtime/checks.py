@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hmcgp.errors import InvalidInput
+from hmcgp.runtime.typing import Array
 
 
 def check_count(name: str, value: object, least: int, most: float = inf) -> None:
@@ -34,6 +35,14 @@ def check_between(name: str, value: object, lower: float, upper: float, *, close
         wanted = f"a number x with {lower:g} {'<=' if closed else '<'} x < {upper:g}"
         wanted = "positive and finite" if (lower, upper, closed) == (0.0, inf, False) else wanted
         raise InvalidInput(f"'{name}' must be {wanted}; got {value!r}.")
+
+
+def check_quantiles(quantiles: Any) -> Array:
+    """Quantiles as an array of shape (q,); refused unless all lie strictly between 0 and 1."""
+    q = np.atleast_1d(np.asarray(quantiles, dtype=float))
+    if q.ndim != 1 or not ((q > 0.0) & (q < 1.0)).all():
+        raise InvalidInput(f"'quantiles' must be numbers strictly between 0 and 1; got {quantiles}.")
+    return q
 
 
 def name_among(argument: str, value: Any, known: Iterable[str], alternative: str = "") -> str:

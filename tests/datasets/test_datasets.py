@@ -35,7 +35,7 @@ CLASSES = {
     "thyroid": ((215, 5), {"Normal": 150, "Hyper": 35, "Hypo": 30}),
     "breast_cancer": ((683, 9), {"benign": 444, "malignant": 239}),
 }
-NUMBERS = {"motorcycle": (133, 1), "co2": (468, 1), "concrete": (1030, 8), "yacht": (308, 6)}
+NUMBERS = {"motorcycle": (133, 1), "co2": (468, 1), "concrete": (1030, 8), "yacht": (308, 6), "coal_mining": (112, 1)}
 EVERY = [*CLASSES, *NUMBERS]
 
 
@@ -92,7 +92,7 @@ def test_description_and_sources_name_the_same_origin_and_licence(name):
     text = " ".join(load(name).DESCR.split())
     assert f"Source: {source}." in text
     assert f"Licence: {licence}." in text.replace("GPL-2 | GPL-3", "GPL-2 or GPL-3")
-    assert re.search(r"(Debian|PyPI) \S+ \d", source), "a source is a package and its version"
+    assert re.search(r"(Debian|PyPI) \S+ \d|\w+ \(\d{4}\)", source), "a source is a package and its version, or a paper"
     assert f"Size: {len(load(name).data)} rows, {load(name).data.shape[1]} input" in text
 
 
@@ -101,6 +101,13 @@ def test_every_shipped_csv_has_its_checksum_in_sources():
     assert set(shipped) == set(SOURCES) == {f"{name}.csv" for name in EVERY}
     for name, entry in shipped.items():
         assert hashlib.sha256(entry.read_bytes()).hexdigest() == SOURCES[name][4].strip("`"), name
+
+
+def test_coal_mining_disasters_are_191_with_their_exposures():
+    coal = datasets.load_coal_mining()
+    assert coal.target.sum() == 191
+    assert coal.target.iloc[:6].tolist() == [4, 5, 4, 1, 0, 4]
+    assert coal.frame["exposure"].sum() == pytest.approx(1962.22 - 1851.203)
 
 
 def test_a_train_mask_comes_only_with_a_split_that_is_part_of_the_data():

@@ -6,8 +6,18 @@ import pytest
 
 from hmcgp import evidence as providers
 from hmcgp.errors import NotConverged
-from hmcgp.evidence import Exact, Iterative, LatentSampling, MultinomialEP, SoftmaxLaplace
-from hmcgp.likelihoods import MultinomialProbit, OutputNoise, Softmax, VaryingNoise
+from hmcgp.evidence import Exact, Iterative, Laplace, LatentSampling, MultinomialEP, SoftmaxLaplace
+from hmcgp.likelihoods import (
+    Binomial,
+    MultinomialProbit,
+    NegativeBinomial,
+    Ordinal,
+    OutputNoise,
+    Poisson,
+    Softmax,
+    StudentT,
+    VaryingNoise,
+)
 from tests.helpers import evidence_contract as contract
 from tests.helpers.checks import classification_problem
 from tests.helpers.evidence_contract import CHECKS, IDS, PAIRS, soft
@@ -55,12 +65,14 @@ def test_every_public_provider_and_supported_likelihood_is_in_the_suite():
         if isinstance(v, type) and hasattr(v, "supports") and hasattr(v, "__dataclass_fields__")
     }
     # need the inputs of their rows: test_noise.py, test_outputs.py; have a latent value per class: test_softmax.py,
-    # test_multinomial.py; are estimates: test_iterative.py, test_sampled.py
+    # test_multinomial.py; are estimates: test_iterative.py, test_sampled.py; are not of labels:
+    # test_laplace_responses.py, test_student_t.py
     elsewhere = {
         (Exact, VaryingNoise),
         (Exact, OutputNoise),
         *((Iterative, lik) for lik in Iterative.supports),
         *((LatentSampling, lik) for lik in LatentSampling.supports),
+        *((Laplace, lik) for lik in (Poisson, NegativeBinomial, Binomial, Ordinal, StudentT)),
         (SoftmaxLaplace, Softmax),
         (MultinomialEP, MultinomialProbit),
     }

@@ -269,7 +269,7 @@ def solve_upper(
     """
     n = K.shape[0]
     status, n_factor, residual, _, state, work = mode_search.solve(
-        K, y, weights, LOGISTIC, start, warm, tol, max_iter, False
+        K, y, np.zeros((2, n)), weights, LOGISTIC, start, warm, tol, max_iter, False
     )
     b, mean = np.empty(n), np.empty(n)
     r, step = np.empty(n), np.empty(n)

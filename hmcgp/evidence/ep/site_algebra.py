@@ -110,21 +110,54 @@ def _fill_column(K: Array, A: Array, w: Array, order: Array, i: int, S: Array) -
 
 
 @compiled
-def posterior_covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -> tuple[bool, float]:
-    """Fill S, both triangles, and leave A⁻¹ in the lower triangle of A; returns success and log|I + K diag w|.
+def factor(K: Array, w: Array, order: Array, A: Array) -> tuple[bool, int, float]:
+    """Leave M in the lower triangle of A; returns success, the number of sites not negative, and log|I + K diag w|.
 
     It fails where K⁻¹ + diag w is not positive definite.
     """
     n_positive = _order_by_sign(w, order)
     if not _signed_factor(K, w, order, n_positive, A):
-        return False, np.inf
+        return False, n_positive, np.inf
     log_det = lapack.log_determinant(A)
+    return math.isfinite(log_det), n_positive, log_det
+
+
+@compiled
+def respond(K: Array, w: Array, order: Array, n_positive: int, A: Array, r: Array) -> tuple[Array, Array]:
+    """(I + WK)⁻¹r = r - R K r and S r = K(I + WK)⁻¹r, by the factor M in A."""
+    n = w.shape[0]
+    x, t = np.empty(n), np.empty(n)
+    lapack.symmetric_times(K, r, t)
+    for i in range(n):
+        x[i] = math.sqrt(abs(w[order[i]])) * t[order[i]]
+    lapack.signed_cholesky_solve_inplace(A, n_positive, x)
+    alpha = r.copy()
+    for i in range(n):
+        alpha[order[i]] -= math.sqrt(abs(w[order[i]])) * x[i]
+    lapack.symmetric_times(K, alpha, t)
+    return alpha, t
+
+
+@compiled
+def covariance_from_factor(K: Array, w: Array, order: Array, n_positive: int, A: Array, S: Array) -> None:
+    """Fill S, both triangles, from the factor M in A, and leave A⁻¹ in its place."""
     lapack.inverse_from_signed_cholesky_inplace(A, n_positive)
     inverse_root = _fill_covariance(K, w, order, n_positive, A, S)
     for i in range(w.shape[0]):
         if inverse_root[i] == 0.0:
             _fill_column(K, A, w, order, order[i], S)
-    return math.isfinite(log_det), log_det
+
+
+@compiled
+def posterior_covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -> tuple[bool, float]:
+    """Fill S, both triangles, and leave A⁻¹ in the lower triangle of A; returns success and log|I + K diag w|.
+
+    It fails where K⁻¹ + diag w is not positive definite.
+    """
+    proper, n_positive, log_det = factor(K, w, order, A)
+    if proper:
+        covariance_from_factor(K, w, order, n_positive, A, S)
+    return proper, log_det
 
 
 @compiled_inside

@@ -13,6 +13,10 @@ Newton's method iterates f ← (K⁻¹ + W)⁻¹(W f + g) without ever inverting
 
 The gradient is exact by the implicit function theorem: the first two terms hold f fixed, the last two are the motion
 of the mode.
+Parameters φ of the likelihood have, with (Sc)_i the motion of the mode,
+
+    ∂ log Z/∂φ = Σ_i ∂ log p_i/∂φ - ½ S_ii ∂W_i/∂φ + (Sc)_i ∂g_i/∂φ.
+
 Latent predictions: mean k'α, variance k** - k'Rk.  Leaving out row i, to first order: variance v = 1/(1/S_ii - W_i) =
 1/R_ii - 1/W_i, mean f_i - v g_i.
 """
@@ -25,6 +29,7 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider, Structure
 from hmcgp.evidence.laplace import mode_search as core
+from hmcgp.evidence.laplace.student_t import student_evidence
 from hmcgp.evidence.low_rank.laplace import laplace_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.products import LatentProducts, by_factor
@@ -36,7 +41,7 @@ from hmcgp.evidence.status import (
     raise_for_status,
     symmetric,
 )
-from hmcgp.likelihoods import Likelihood, Logistic, Probit
+from hmcgp.likelihoods import Binomial, Likelihood, Logistic, NegativeBinomial, Ordinal, Poisson, Probit, StudentT
 from hmcgp.runtime.typing import Array
 
 _NONE = np.empty(0)  # derivatives in the likelihood's parameters
@@ -94,23 +99,36 @@ class Laplace(SolverProvider):
 
     tol: float = 1e-10
     max_iter: int = 200
-    supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit)
+    supports: ClassVar[tuple[type[Likelihood], ...]] = (
+        Logistic,
+        Probit,
+        Poisson,
+        NegativeBinomial,
+        Binomial,
+        Ordinal,
+        StudentT,
+    )
     takes_low_rank: ClassVar[bool] = True
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
+        if isinstance(likelihood, StudentT):
+            return student_evidence(self, K, y, likelihood, gradient)
         begin, warm = self.starting_point(start, y, len(y))
         weights = likelihood.row_weights(len(y))
         status, n_factor, residual, log_z, state, L = core.solve(
-            K, y, weights, likelihood.kind, begin, warm, self.tol, self.max_iter, gradient
+            K, y, likelihood.row_numbers(y), weights, likelihood.kind, begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
         f, alpha, root_w = state[row.LATENT], state[row.ALPHA], state[row.ROOT_CURVATURE]
         if gradient:
-            return Evidence(log_z, L, _NONE, LaplacePosterior(f, alpha, root_w, None), n_factor - 1, residual)
+            dlik = likelihood.parameter_gradient(y, f, state[row.SHARE], state[row.SHIFT])
+            return Evidence(log_z, L, dlik, LaplacePosterior(f, alpha, root_w, None), n_factor - 1, residual)
         return Evidence(log_z, None, _NONE, LaplacePosterior(f, alpha, root_w, L, K), n_factor - 1, residual)
 
     def _solve_low_rank(
         self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
     ) -> Evidence:
         assert isinstance(C, LowRank)
+        if isinstance(likelihood, StudentT):
+            return student_evidence(self, C, y, likelihood, gradient)
         return laplace_evidence(self, C, y, likelihood, start, gradient)

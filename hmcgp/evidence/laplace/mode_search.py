@@ -29,7 +29,7 @@ from hmcgp.evidence.rounding import (
     sensitivities,
 )
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
-from hmcgp.likelihoods.terms import likelihood_terms
+from hmcgp.likelihoods.terms import LOGISTIC, NEGATIVE_BINOMIAL, ORDINAL, PROBIT, likelihood_terms
 from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import EPS
@@ -45,8 +45,9 @@ _SHORT = 1e-3  # a step of f over which W hardly changes
 def _psi(y: Array, kind: int, alpha: Array, f: Array, state: Array) -> float:
     """Ψ at (alpha, f), leaving the likelihood's terms there in `state`."""
     log_p = likelihood_terms(
-        kind, y, f, state[row.WEIGHT], state[row.LOG_P], state[row.SLOPE], state[row.CURVATURE], state[row.THIRD_RATIO]
-    )
+        kind, y, state[row.FIRST], state[row.SECOND], f, state[row.WEIGHT], state[row.LOG_P], state[row.SLOPE],
+        state[row.CURVATURE], state[row.THIRD_RATIO],
+    )  # fmt: skip
     return log_p - 0.5 * dot(alpha, f)
 
 
@@ -161,8 +162,8 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, state: Array) -> float:
     psi = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state)
     fill(state[row.TRIAL_LATENT], 0.0)
     at_zero = likelihood_terms(
-        kind, y, state[row.TRIAL_LATENT], state[row.WEIGHT], state[row.LOG_P], state[row.STEP_ALPHA],
-        state[row.STEP_LATENT], state[row.TRIAL_ALPHA],
+        kind, y, state[row.FIRST], state[row.SECOND], state[row.TRIAL_LATENT], state[row.WEIGHT], state[row.LOG_P],
+        state[row.STEP_ALPHA], state[row.STEP_LATENT], state[row.TRIAL_ALPHA],
     )  # fmt: skip
     if psi >= at_zero:
         return psi
@@ -196,7 +197,8 @@ def _judge(
         if not (left <= LEFT_NATS or decrement > 0.5 * before):
             return GOING_ON, decrement
     error, drift = EPS * scale * size(state[row.WEIGHT]), 0.0  # of δf = Kδα by eps |K||r|₁, in every step
-    if not (error <= _SHORT and error * (0.5 * size(state[row.ALPHA]) + total) <= NATS):
+    bounded = kind in (LOGISTIC, PROBIT)  # |r| <= ω, or hardly more
+    if not (bounded and error <= _SHORT and error * (0.5 * size(state[row.ALPHA]) + total) <= NATS):
         drift = drift_of_f(K, state)
         if drift > NATS and repairs < _REPAIRS:
             return _APART, decrement
@@ -206,21 +208,29 @@ def _judge(
 
 
 @compiled_inside
-def _gradient_inplace(K: Array, L: Array, state: Array) -> None:
-    """Overwrite the factor L by G = ½(αα' - R + ug' + gu'), where α = g at the mode."""
+def _gradient_inplace(K: Array, L: Array, state: Array, parameters: bool) -> None:
+    """Overwrite the factor L by G = ½(αα' - R + ug' + gu'), where α = g at the mode.
+
+    Leaves S_ii W_i in state[SHARE] and, where the likelihood has parameters, Sc = Ku in state[SHIFT].
+    """
     n = K.shape[0]
     g, root_w = state[row.SLOPE], state[row.ROOT_CURVATURE]
     lapack.inverse_from_cholesky_inplace(L)  # B⁻¹
     c, t, u = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
         # c = ½ s d3 with s = (1 - B⁻¹_ii)/W_i: written so that W_i cancels, and may underflow
+        state[row.SHARE, i] = 1.0 - L[i, i]
         c[i] = 0.5 * (1.0 - L[i, i]) * state[row.THIRD_RATIO, i]
     lapack.symmetric_upper_times(K, c, t)
     for i in range(n):
         t[i] *= root_w[i]
     lapack.symmetric_times(L, t, u)
     for i in range(n):
-        u[i] = c[i] - root_w[i] * u[i] + 0.5 * g[i]  # u + ½g: αα' + ug' + gu' = (u + ½g)g' + g(u + ½g)'
+        u[i] = c[i] - root_w[i] * u[i]
+    if parameters:
+        lapack.symmetric_upper_times(K, u, state[row.SHIFT])
+    for i in range(n):
+        u[i] += 0.5 * g[i]  # u + ½g: αα' + ug' + gu' = (u + ½g)g' + g(u + ½g)'
     for i in range(n):
         for j in range(i + 1):
             L[i, j] = 0.5 * (u[i] * g[j] + g[i] * u[j] - root_w[i] * L[i, j] * root_w[j])
@@ -229,8 +239,9 @@ def _gradient_inplace(K: Array, L: Array, state: Array) -> None:
 
 @compiled
 def solve(
-    K: Array, y: Array, weights: Array, kind: int, start: Array, warm: bool, tol: float, max_iter: int, gradient: bool
-) -> tuple[int, int, float, float, Array, Array]:
+    K: Array, y: Array, numbers: Array, weights: Array, kind: int, start: Array, warm: bool, tol: float, max_iter: int,
+    gradient: bool,
+) -> tuple[int, int, float, float, Array, Array]:  # fmt: skip
     """Find the mode, from `start` if warm, else from 0; log evidence and, if asked for, its gradient.
 
     One call, so that a thread lets go of the interpreter lock once per evaluation.
@@ -249,6 +260,8 @@ def solve(
     for i in range(n):
         scale = max(scale, K[i, i])
     copy(weights, state[row.WEIGHT])
+    copy(numbers[0], state[row.FIRST])
+    copy(numbers[1], state[row.SECOND])
     if warm:
         copy(start, state[row.LATENT])
     psi, decrement, before, repairs = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, np.inf, 0
@@ -263,7 +276,7 @@ def solve(
                 log_z = psi - 0.5 * lapack.log_determinant(L)
                 lapack.mirror_upper(L)
                 if gradient:
-                    _gradient_inplace(K, L, state)
+                    _gradient_inplace(K, L, state, kind in (NEGATIVE_BINOMIAL, ORDINAL))
                 return CONVERGED, n_factor, decrement, log_z, state, L
             if verdict == NOT_CONVERGED:
                 break

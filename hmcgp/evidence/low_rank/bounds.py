@@ -145,7 +145,7 @@ def upper_bound(
 ) -> Evidence:
     """Least upper bound on the evidence of labels y under f ~ N(0, C) (see `Provider.__call__`)."""
     begin, warm = provider.starting_point(start, y, len(y))
-    problem = Labels(C, y, likelihood.kind, likelihood.row_weights(len(y)), provider.tol)
+    problem = Labels(C, y, likelihood.row_numbers(y), likelihood.kind, likelihood.row_weights(len(y)), provider.tol)
     here, sites, n_factor, residual = find_mode(provider, problem, begin if warm else None)
     mu = np.clip(y * here.alpha / problem.weights, 0.0, 1.0)  # rounding may leave it outside
     b = problem.weights * mu * y

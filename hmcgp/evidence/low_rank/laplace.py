@@ -38,6 +38,7 @@ class Labels(NamedTuple):
 
     C: LowRank
     y: Array
+    numbers: Array  # (2, n)
     kind: int
     weights: Array
     tol: float
@@ -60,7 +61,7 @@ class Labels(NamedTuple):
 
     def at(self, alpha: Array, f: Array) -> _Iterate:
         log_p, g, w, ratio = np.empty((4, len(f)))
-        total = likelihood_terms(self.kind, self.y, f, self.weights, log_p, g, w, ratio)
+        total = likelihood_terms(self.kind, self.y, *self.numbers, f, self.weights, log_p, g, w, ratio)
         return _Iterate(alpha, f, total - 0.5 * float(alpha @ f), g, w, ratio)
 
     def factor(self, here: _Iterate) -> Conditioned:
@@ -78,17 +79,18 @@ def laplace_evidence(
 ) -> Evidence:
     """Evidence of labels y under f ~ N(0, C) (see `Provider.__call__`)."""
     begin, warm = provider.starting_point(start, y, len(y))
-    problem = Labels(C, y, likelihood.kind, likelihood.row_weights(len(y)), provider.tol)
+    problem = Labels(C, y, likelihood.row_numbers(y), likelihood.kind, likelihood.row_weights(len(y)), provider.tol)
     here, sites, n_factor, residual = find_mode(provider, problem, begin if warm else None)
     log_z = here.psi - 0.5 * sites.log_det
-    dK, variances = None, None
+    dK, variances, dlik = None, None, np.empty(0)
     if gradient:
         solved = sites.solved_rows()
         variances = solved.variances
-        u, _ = sites.respond(0.5 * variances * here.w * here.ratio)
+        u, shift = sites.respond(0.5 * variances * here.w * here.ratio)
         dK = sites.pull_back((u + 0.5 * here.g)[:, None], here.g[:, None], solved)
+        dlik = likelihood.parameter_gradient(y, here.f, variances * here.w, shift)
     else:
         variances = sites.variances()
     inducing = InducingPosterior.of(sites, here.alpha)
     posterior = LowRankPosterior(inducing.L, inducing.L_A, inducing.weight, here.f, here.alpha, here.w, variances)
-    return Evidence(log_z, dK, np.empty(0), posterior, n_factor - 1, residual)
+    return Evidence(log_z, dK, dlik, posterior, n_factor - 1, residual)

@@ -168,7 +168,8 @@ def _chords(problem: Problem[I], sites: Factor, here: I, decrement: float) -> I:
 
 def _check_rounding(provider: SolverProvider, problem: Problem[I], here: I, n_factor: int) -> None:
     scale, trace = float(problem.variances.max()), float(here.w @ problem.variances)
-    refuse_rounding(provider, n_factor, scale, size(here), trace, problem.total_weight)
+    weight = max(problem.total_weight, float(here.w.sum()))  # of labels, W <= ω
+    refuse_rounding(provider, n_factor, scale, size(here), trace, weight)
 
 
 def refuse_rounding(

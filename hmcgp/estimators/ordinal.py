@@ -1,0 +1,156 @@
+"""From a table of ordered levels to their averaged probabilities."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+
+from hmcgp.errors import InvalidInput
+from hmcgp.estimators.base import GaussianProcess
+from hmcgp.estimators.level_targets import LevelTargets, level_table
+from hmcgp.estimators.table import TrainingTable
+from hmcgp.evidence import EvidenceProvider
+from hmcgp.kernels import Kernel
+from hmcgp.likelihoods import Likelihood, Ordinal
+from hmcgp.posterior import joint, predict
+from hmcgp.runtime.checks import check_flag
+from hmcgp.runtime.random import RandomStateLike
+from hmcgp.runtime.typing import Array
+from hmcgp.samplers import Sampler
+
+
+class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
+    """Gaussian-process classification of ordered levels with the hyperparameters integrated out.
+
+    A cumulative probit: one latent function with noise of variance 1, and cut points between the levels, which are
+    inferred with the hyperparameters.  Where an order is known, it takes one function instead of one for each class
+    (`GPClassifier`), and fewer rows.
+
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        Covariance function, on the scale of standardised inputs; the noise has variance 1.
+        Default: `SquaredExponential(ard=True)` under default priors.
+    levels : sequence, optional
+        All levels, the lowest first.  Default: those of an ordered categorical Series; else those found in y, sorted.
+    likelihood : {"ordinal"} or Likelihood, default="ordinal"
+        `likelihoods.Ordinal(width=...)` gives other priors to cut points.
+    evidence : {"laplace"} or EvidenceProvider, optional
+        How the latent function is integrated out.  Default: "laplace".
+    inducing, sampler, draws, tune, chains, predict_draws, n_jobs, missing, standardize, random_state, progressbar,
+    max_time, checkpoint
+        As of `GPClassifier`, with the evidence "laplace".
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (C,)
+        The levels, the lowest first; columns of `predict_proba` follow them.
+    trace_, model_, parameters_, kernel_, n_features_in_, feature_names_in_
+        As of `GPClassifier`.
+
+    Examples
+    --------
+    >>> from hmcgp import GPOrdinal
+    >>> gp = GPOrdinal(levels=["low", "middle", "high"])
+    >>> gp.fit(X, y).predict_proba(X_new)  # doctest: +SKIP
+    """
+
+    targets: ClassVar[str] = "levels"
+    _targets: LevelTargets
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        levels: Sequence[Any] | None = None,
+        likelihood: str | Likelihood = "ordinal",
+        evidence: str | EvidenceProvider | None = None,
+        sampler: str | Sampler | None = None,
+        draws: int = 1000,
+        tune: int = 500,
+        chains: int = 4,
+        predict_draws: int | str | None = "auto",
+        n_jobs: int | None = None,
+        standardize: bool = True,
+        random_state: RandomStateLike = None,
+        progressbar: bool = True,
+        max_time: float | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        inducing: int | str | Any | None = "auto",
+        missing: str = "error",
+    ) -> None:
+        self._keep_settings(locals())
+
+    def _training_table(self, X: Any, y: Any, row_data: Any, sample_weight: Any) -> TrainingTable:
+        return level_table(self, X, y, sample_weight)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the levels, averaged over the latent function and the hyperparameters.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (m, C)
+            Columns in the order of `classes_`; rows sum to 1.  The average over the latent function is exact.
+        """
+        return predict.probabilities(*self._new_inputs(X), n_jobs=self.n_jobs)
+
+    def predict(self, X: Any) -> Any:
+        """The most probable level of each row, of shape (m,)."""
+        likeliest = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[likeliest]
+
+    def predict_mean(self, X: Any, values: Any = None) -> Array:
+        """Mean level of each row, Σ_c value_c P(level c), of shape (m,).
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        values : array-like of shape (C,), optional
+            Number that each level stands for.  Default: the levels themselves if they are numbers, else 0, 1, 2, ….
+        """
+        p = self.predict_proba(X)
+        if values is None:
+            numbers = self.classes_.dtype.kind in "iuf"
+            values = self.classes_ if numbers else np.arange(len(self.classes_))
+        values = np.asarray(values, dtype=float)
+        if values.shape != self.classes_.shape:
+            raise InvalidInput(
+                f"'values' must have a number for each of the {len(self.classes_)} levels; got {values}."
+            )
+        return np.asarray(p @ values)
+
+    def predict_proba_draws(self, X: Any, latent: bool = False, random_state: RandomStateLike = 0) -> Array:
+        """Probabilities of the levels under each draw, or samples of all that is not known about them.
+
+        Parameters, result and cost as of `GPClassifier.predict_proba_draws`.
+        """
+        check_flag("latent", latent)
+        if latent:
+            return joint.probability_samples(*self._new_inputs(X, each_draw=True), random_state, n_jobs=self.n_jobs)
+        return predict.probabilities_per_draw(*self._new_inputs(X, each_draw=True), n_jobs=self.n_jobs)
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
+        """Mean and variance of the latent function, each of shape (m,), hyperparameters integrated out."""
+        return predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
+
+    def cut_points(self) -> Array:
+        """Cut points between the levels, on the scale of the latent function, for each draw: of shape (S, C - 1).
+
+        For the draws that results for each draw are for (see `predict_draws`).
+        """
+        found = []
+        for theta in self._kept_draws().theta:
+            likelihood = self.model_.likelihood_at(theta)
+            assert isinstance(likelihood, Ordinal)
+            found.append(likelihood.cut_points())
+        return np.array(found)

@@ -1,0 +1,188 @@
+"""Student's t: its terms and averages, and Laplace's approximation behind it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import logsumexp
+
+from hmcgp.errors import InvalidInput, NotConverged
+from hmcgp.evidence import Exact, Laplace
+from hmcgp.evidence.low_rank import LowRank
+from hmcgp.kernels import SquaredExponential
+from hmcgp.likelihoods import Gaussian, StudentT
+from tests.helpers.checks import check_gradient, random_symmetric, squared_exponential
+from tests.helpers.responses import grid_log_evidence, parameter_vector
+
+WEIGHTS = np.random.default_rng(3).uniform(0.4, 2.5, 60)
+LIKELIHOOD = StudentT(0.04, 4.0)
+
+
+def contaminated(n, seed=0, share=7):
+    """Inputs, numbers of which some are far off, and a covariance matrix."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    K = squared_exponential(X, 1.5, 1.2) + 0.01 * np.eye(n)
+    y = np.linalg.cholesky(K) @ rng.normal(size=n) + 0.2 * rng.normal(size=n)
+    y[::share] += 4.0 * rng.normal(size=len(y[::share]))
+    return X, y, K
+
+
+def test_terms_are_those_of_scipy_and_their_differences():
+    y, f, h = np.linspace(-3.0, 4.0, 29), np.linspace(1.0, -1.0, 29), 6e-6
+    np.testing.assert_allclose(LIKELIHOOD.log_prob(y, f), stats.t(4.0, f, 0.2).logpdf(y), rtol=1e-12)
+    here, up, down = (LIKELIHOOD.derivatives(y, f + step) for step in (0.0, h, -h))
+    assert (here.second > 0.0).any()  # not log-concave
+    for order in (1, 2, 3):
+        numeric = (up[order - 1] - down[order - 1]) / (2.0 * h)
+        np.testing.assert_allclose(here[order], numeric, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize(("noise", "nu"), [(0.04, 4.0), (1e-4, 2.1), (1.0, 80.0)])
+def test_averages_over_a_gaussian(noise, nu, weight):
+    likelihood = StudentT(noise, nu).weighted([weight] * 4)
+    y, mean, variance = np.array([-5.0, 0.1, 0.6, 3.0]), np.zeros(4), np.array([0.01, 0.5, 4.0, 1.0])
+    found = likelihood.log_weighted_average(y, mean, variance)
+    log_p = StudentT(noise, nu)
+    for i in range(4):
+        f = np.unique(
+            np.concatenate([y[i] + np.sqrt(noise) * np.sinh(np.linspace(-14, 14, 40001)), np.linspace(-25, 25, 40001)])
+        )
+        f = f[np.abs(f) < 12.0 * np.sqrt(variance[i])]
+        values = weight * log_p.log_prob(np.full(len(f), y[i]), f) - 0.5 * f**2 / variance[i]
+        expected = np.log(integrate.trapezoid(np.exp(values), f)) - 0.5 * np.log(2.0 * np.pi * variance[i])
+        np.testing.assert_allclose(found[i], expected, atol=1e-5)
+
+
+def test_distribution_function_and_outlying_probabilities():
+    y, mean, variance = np.array([-5.0, 0.1, 0.6, 3.0]), np.zeros(4), np.array([0.01, 0.5, 4.0, 1.0])
+    z = np.linspace(-10.0, 10.0, 4001)
+    for i in range(4):
+        f = np.sqrt(variance[i]) * z
+        log_w = stats.norm.logpdf(z) + LIKELIHOOD.log_prob(np.full(len(f), y[i]), f)
+        outside = np.exp(logsumexp(log_w[np.abs(y[i] - f) > 0.6]) - logsumexp(log_w)) if variance[i] > 0.1 else 1.0
+        cdf = np.average(stats.t(4.0, f, 0.2).cdf(y[i]), weights=stats.norm.pdf(z))
+        np.testing.assert_allclose(LIKELIHOOD.distribution(y, mean, variance)[i], cdf, atol=1e-6)
+        np.testing.assert_allclose(LIKELIHOOD.outlying(y, mean, variance, 3.0)[i], outside, atol=5e-3)
+
+
+def test_draws_have_the_variance():
+    y = LIKELIHOOD.draw(np.random.default_rng(0), np.full(200_000, 1.0))
+    np.testing.assert_allclose(np.median(y), 1.0, atol=2e-3)
+    np.testing.assert_allclose(np.quantile(y, 0.9) - 1.0, 0.2 * stats.t(4.0).ppf(0.9), rtol=0.02)
+    np.testing.assert_allclose(LIKELIHOOD.row_noise(1), 0.08)
+    assert np.isinf(StudentT(0.1, 1.5).row_noise(1))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n", [3, 12, 60])
+def test_gradients_match_central_differences(n, weighted):
+    _, y, K = contaminated(n, seed=n)
+    likelihood = LIKELIHOOD.weighted(WEIGHTS[:n]) if weighted else LIKELIHOOD
+    found, rng, h = Laplace()(K, y, likelihood), np.random.default_rng(1), 1e-4
+    assert n < 12 or (found.posterior.w < 0.0).any()
+    np.testing.assert_array_equal(found.dK, found.dK.T)
+    for _ in range(3):
+        V = 1e-3 * random_symmetric(rng, n)
+        up1, down1, up2, down2 = (Laplace()(K + c * h * V, y, likelihood).log_z for c in (1.0, -1.0, 2.0, -2.0))
+        numeric = (8.0 * (up1 - down1) - (up2 - down2)) / (12.0 * h)
+        np.testing.assert_allclose(np.sum(found.dK * V), numeric, rtol=1e-6, atol=1e-6)
+    vector, at = parameter_vector(likelihood)
+    check_gradient(lambda x: (Laplace()(K, y, at(x)).log_z, Laplace()(K, y, at(x)).dlik), vector, step=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_log_evidence_is_close_to_brute_force(n):
+    """Laplace's own error is a fifth of a nat a row at three degrees of freedom, and vanishes as the prior narrows."""
+    _, y, K = contaminated(n, seed=2, share=1000)
+    y[0] -= y[0]
+    for nu, error in ((3.0, 0.2), (30.0, 0.05)):
+        likelihood = StudentT(0.3, nu)
+        assert abs(Laplace()(K, y, likelihood).log_z - grid_log_evidence(K, y, likelihood)) < error * n
+        far, narrow = y + 3.0, 0.01 * K
+        assert abs(Laplace()(narrow, far, likelihood).log_z - grid_log_evidence(narrow, far, likelihood)) < 1e-3
+
+
+def test_many_degrees_of_freedom_are_gaussian_noise():
+    _, y, K = contaminated(40)
+    one, two = Laplace()(K, y, StudentT(0.5, 1e7)), Exact()(K, y, Gaussian(0.5))
+    np.testing.assert_allclose(one.log_z, two.log_z, rtol=1e-5)
+    np.testing.assert_allclose(one.dK, two.dK, atol=1e-3)
+
+
+def test_the_evidence_does_not_depend_on_the_start():
+    _, y, K = contaminated(60)
+    cold = Laplace()(K, y, LIKELIHOOD)
+    for start in (cold.posterior.start, np.full(60, 1e3), -y):
+        assert Laplace()(K, y, LIKELIHOOD, start).log_z == cold.log_z
+    assert Laplace()(K, y, LIKELIHOOD, gradient=False).log_z == cold.log_z
+
+
+def test_the_maximum_is_one_and_the_search_never_fails():
+    """Over wide ranges of noise, tails and prior variance: K⁻¹ + W is positive definite, or NotConverged."""
+    rng, failures = np.random.default_rng(0), 0
+    for k in range(60):
+        _, y, K = contaminated(25, seed=k, share=int(rng.integers(2, 8)))
+        K *= 10.0 ** rng.uniform(-2.0, 2.0)
+        likelihood = StudentT(10.0 ** rng.uniform(-5.0, 1.0), 1.0 + 10.0 ** rng.uniform(-1.0, 2.0))
+        try:
+            found = Laplace()(K, y, likelihood)
+        except NotConverged:
+            failures += 1
+            continue
+        f, w = found.posterior.f, found.posterior.w
+        np.testing.assert_allclose(likelihood.terms(y, f).g, found.posterior.alpha, rtol=1e-5, atol=1e-5)
+        assert np.linalg.eigvalsh(np.linalg.inv(K) + np.diag(w)).min() > 0.0
+    assert failures <= 1
+
+
+def test_a_row_that_is_far_off_hardly_counts():
+    _, y, K = contaminated(40, share=1000)
+    far = y.copy()
+    far[5] += 100.0
+    without = np.delete(np.arange(40), 5)
+    mean = Laplace()(K, far, LIKELIHOOD, gradient=False).posterior.f[without]
+    rest = Laplace()(np.ascontiguousarray(K[np.ix_(without, without)]), y[without], LIKELIHOOD, gradient=False)
+    np.testing.assert_allclose(mean, rest.posterior.f, atol=0.02)
+
+
+def test_cavities_and_predictions():
+    _, y, K = contaminated(40)
+    posterior = Laplace()(K, y, LIKELIHOOD, gradient=False).posterior
+    mean, variance = posterior.predict(K, np.diag(K).copy())
+    np.testing.assert_allclose(mean, posterior.f, atol=1e-9)
+    np.testing.assert_allclose(variance, posterior.variances, atol=1e-9)
+    keep = np.delete(np.arange(40), 8)
+    rest = Laplace()(np.ascontiguousarray(K[np.ix_(keep, keep)]), y[keep], LIKELIHOOD, gradient=False).posterior
+    expected = rest.predict(K[keep][:, [8]], K[8, [8]])
+    np.testing.assert_allclose([part[8] for part in posterior.cavity()], np.ravel(expected), atol=0.05)
+    with pytest.raises(InvalidInput, match="computed with its gradient"):
+        Laplace()(K, y, LIKELIHOOD).posterior.predict(K, np.diag(K))
+
+
+def test_low_rank_agrees_with_its_dense_matrix():
+    X, y, _ = contaminated(60)
+    K, k, _ = SquaredExponential(1.5, 1.2).inducing_vjp(np.vstack([X[:8], X]), X[:8])
+    C = LowRank.of(K, k)
+    low, dense = Laplace()(C, y, LIKELIHOOD), Laplace()(C.dense(), y, LIKELIHOOD)
+    np.testing.assert_allclose(low.log_z, dense.log_z, rtol=1e-9)
+    np.testing.assert_allclose(low.dlik, dense.dlik, rtol=1e-6)
+    for part, other in zip(low.posterior.cavity(), dense.posterior.cavity(), strict=True):
+        np.testing.assert_allclose(part, other, atol=1e-7)
+
+
+def test_one_factorisation_is_not_enough():
+    _, y, K = contaminated(20)
+    with pytest.raises(NotConverged, match=r"decrement .* after 1 factorisation"):
+        Laplace(max_iter=1)(K, y, LIKELIHOOD)
+
+
+def test_one_output_only():
+    with pytest.raises(InvalidInput, match="StudentT explains one output; 'y' has 2 columns"):
+        LIKELIHOOD.check_targets(np.zeros((4, 2)))
+    with pytest.raises(InvalidInput, match="'degrees_of_freedom' of StudentT must be positive"):
+        StudentT(0.1, 0.0)
+    with pytest.raises(InvalidInput, match="no closed form"):
+        LIKELIHOOD.pull_back(np.ones(3))
