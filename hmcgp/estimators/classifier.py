@@ -100,7 +100,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     random_state : None, int, SeedSequence, Generator or RandomState
         An int makes the fit reproducible.
     progressbar : bool, default=True
-        One bar for all chains, shown in terminals and notebooks only.
+        A forecast of the running time and bars of warm-up and draws, shown in terminals and notebooks only.
     max_time : float, optional
         Seconds after which sampling stops with the draws so far, and says so.
     checkpoint : path-like, optional
