@@ -142,8 +142,11 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     --------
     >>> from hmcgp import GPClassifier, datasets
     >>> X, y = datasets.load_crabs(return_X_y=True)
-    >>> gp = GPClassifier(draws=200, tune=200, chains=2, random_state=1).fit(X[::2], y[::2])  # doctest: +SKIP
-    >>> gp.predict_proba(X[1::2])  # doctest: +SKIP
+    >>> gp = GPClassifier(sampler="map").fit(X[::4], y[::4])  # without `sampler`, hyperparameters are integrated
+    >>> gp.predict_proba(X[1::4]).shape
+    (50, 2)
+    >>> gp.classes_.tolist()
+    ['F', 'M']
     """
 
     targets: ClassVar[str] = "labels"
