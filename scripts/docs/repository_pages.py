@@ -35,6 +35,7 @@ def with_site_links(text: str, source: Path, folder: Path) -> str:
     """Text of a file of the repository with the links of the site, for a page in `folder`."""
     shown = {path.resolve(): FOLDER / f"{name}.md" for name, path in PAGES.items()}
     shown[ROOT / "README.md"] = DOCS / "index.md"
+    shown |= {script: DOCS / "build" / "gallery" / f"{script.stem}.rst" for script in (DOCS / "gallery").glob("*.py")}
 
     def site_link(found: re.Match[str]) -> str:
         mark, label, path, anchor = found.group(1), found.group(2), found.group(3), found.group(4) or ""

@@ -23,8 +23,12 @@ def test_the_reference_holds_everything_public(tmp_path):
 
 def test_links_lead_to_the_site():
     text = "[a](../papers/README.md#bounds) [b](long_runs.md) [c](../../setup.cfg) ![d](../pictures/co2.png) [e](#f)"
+    text += " [g](gallery/plot_10_priors.py)"
     found = with_site_links(text, DOCS / "guide.md", DOCS)
-    assert found == "[a](build/pages/papers.md#bounds) [b](long_runs.md) c ![d](../pictures/co2.png) [e](#f)"
+    assert found == (
+        "[a](build/pages/papers.md#bounds) [b](long_runs.md) c ![d](../pictures/co2.png) [e](#f) "
+        "[g](build/gallery/plot_10_priors.rst)"
+    )
     above = with_site_links("[a](scripts/docs/guide.md) [b](README.md)", ROOT / "CHANGELOG.md", FOLDER)
     assert above == "[a](../../guide.md) [b](../../index.md)"
     assert all(path.is_file() for path in repository_pages.PAGES.values())

@@ -23,7 +23,7 @@ fits = {
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
 for ax, (name, gp) in zip(axes, fits.items(), strict=True):
     plots.predictive(gp, X, y, ax=ax)
-    ax.set_title(name)
+    ax.set_title(name, y=1.09)  # above the legend
 
 # %%
 # Leave-one-out prefers the second by far:

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from hmcgp import GPRegressor, plots
-from hmcgp.kernels import Constant, Linear, SquaredExponential
+from hmcgp.kernels import Linear, SquaredExponential
 
 rng = np.random.default_rng(3)
 X = pd.DataFrame({"dose": rng.uniform(0, 10, 70), "hour": rng.uniform(0, 24, 70)})
 y = 0.4 * X["dose"] + 2.0 * np.sin(2 * np.pi * X["hour"] / 24) + rng.normal(0, 0.4, 70)
 
-kernel = Linear().on("dose") + SquaredExponential().on("hour") + Constant()
+kernel = Linear().on("dose") + SquaredExponential().on("hour")
 gp = GPRegressor(kernel, draws=500, tune=500, chains=2, random_state=1).fit(X, y)
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
