@@ -47,7 +47,7 @@ def ran(page: Path) -> bool:
         for block in blocks:
             shown, sys.stdout = sys.stdout, quiet
             try:
-                exec(compile(block, str(page), "exec"), namespace)
+                exec(compile(block, str(page), "exec", dont_inherit=True), namespace)  # not our annotations
             except Exception:
                 print(f"{page}: this block fails\n{block}", file=sys.stderr)
                 traceback.print_exc()

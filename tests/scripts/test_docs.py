@@ -36,7 +36,10 @@ def test_links_lead_to_the_site():
 
 def test_code_that_fails_is_told(tmp_path, capsys):
     page = tmp_path / "page.md"
-    page.write_text("```python\nx = 1\n```\n\n```python\nassert x == 1\n```\n```{code-block} python\nno.such\n```\n")
+    own = "from dataclasses import dataclass\n@dataclass\nclass Own:\n    x: int\n"
+    page.write_text(
+        f"```python\nx = 1\n{own}```\n\n```python\nassert x == 1\n```\n```{{code-block}} python\nno.such\n```\n"
+    )
     assert run_pages.ran(page)
     assert "2 blocks ran" in capsys.readouterr().out
     page.write_text("```python\nx = 1\n```\n```python\nx.no_such\n```\n")
