@@ -48,6 +48,7 @@ copybutton_prompt_text = ">>> "
 write_reference(DOCS / "build" / "api")
 autodoc_typehints = "none"  # the docstrings have the types
 autodoc_member_order = "bysource"
+autodoc_default_options = {"exclude-members": "shape"}  # or "ndarray of shape (n,)" would link to it
 autoclass_content = "class"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
