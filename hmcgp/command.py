@@ -19,7 +19,8 @@ import pandas as pd
 
 from hmcgp.errors import HmcgpError, InvalidInput
 from hmcgp.estimators import GPClassifier, GPRegressor
-from hmcgp.runtime.files import library_version
+from hmcgp.estimators.base import GaussianProcess
+from hmcgp.runtime.files import library_version, refuse, replacing
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130  # exit codes
 MOST_CLASSES = 20  # different whole numbers of a target that may be classes
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InvalidInput as error:
         print(f"hmcgp: {error}", file=sys.stderr)
         return USAGE
-    except HmcgpError as error:
+    except (HmcgpError, OSError) as error:
         print(f"hmcgp: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
@@ -63,15 +64,24 @@ def fit(options: argparse.Namespace) -> None:
         for name in ("evidence", "sampler", "draws", "tune", "chains", "max_time", "random_state", "missing")
         if (value := getattr(options, name)) is not None
     }
-    folder = Path(options.out or f"{Path(options.table).stem}-hmcgp")
+    folder = made_folder(options.out or f"{Path(options.table).stem}-hmcgp")
     estimator: type[Any] = GPClassifier if task == "classification" else GPRegressor
     gp = estimator(**settings, progressbar=not options.quiet)
-    folder.mkdir(parents=True, exist_ok=True)
     gp.fit(X, y, sample_weight=weights)
     gp.save(folder / "model.hmcgp")
     gp.to_arviz().to_netcdf(str(folder / "posterior.nc"))
     gp.report(folder / "report.html", title=f"{options.target} in {Path(options.table).name}")
     print(f"wrote {folder}/model.hmcgp, posterior.nc and report.html")
+
+
+def made_folder(path: str) -> Path:
+    """Folder to write to, made if need be."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        refuse("made", folder, "--out", error)
+    return folder
 
 
 def read_table(path: str) -> pd.DataFrame:
@@ -138,7 +148,8 @@ def predict(options: argparse.Namespace) -> None:
         X = X[list(names)]
     found = predictions(gp, X, options.level)
     if options.out:
-        found.to_csv(options.out, index=False)
+        with replacing(options.out, "--out") as file:
+            found.to_csv(file, index=False)
         print(f"wrote {options.out}: {len(found)} rows", file=sys.stderr)
     else:
         found.to_csv(sys.stdout, index=False)
@@ -167,12 +178,7 @@ def report(options: argparse.Namespace) -> None:
 
 def load(path: str) -> Any:
     """Estimator from a file of either kind."""
-    try:
-        return GPClassifier.load(path)
-    except InvalidInput as error:
-        if "GPRegressor" not in str(error):
-            raise
-        return GPRegressor.load(path)
+    return GaussianProcess.load(path)
 
 
 # -- options -----------------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     random_state : None, int, SeedSequence, Generator or RandomState
         An int makes the fit reproducible.
     progressbar : bool, default=True
-        One bar for all chains, shown in terminals and notebooks only.
+        A forecast of the running time and bars of warm-up and draws, shown in terminals and notebooks only.
     max_time : float, optional
         Seconds after which sampling stops with the draws so far, and says so.
     checkpoint : path-like, optional
@@ -142,8 +142,11 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     --------
     >>> from hmcgp import GPClassifier, datasets
     >>> X, y = datasets.load_crabs(return_X_y=True)
-    >>> gp = GPClassifier(draws=200, tune=200, chains=2, random_state=1).fit(X[::2], y[::2])  # doctest: +SKIP
-    >>> gp.predict_proba(X[1::2])  # doctest: +SKIP
+    >>> gp = GPClassifier(sampler="map").fit(X[::4], y[::4])  # without `sampler`, hyperparameters are integrated
+    >>> gp.predict_proba(X[1::4]).shape
+    (50, 2)
+    >>> gp.classes_.tolist()
+    ['F', 'M']
     """
 
     targets: ClassVar[str] = "labels"

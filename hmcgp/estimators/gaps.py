@@ -5,8 +5,8 @@
 
 The indicators stand behind the inputs, named as by `sklearn.impute`, and have length scales, and so a relevance, of
 their own: where gaps mean something, it is learnt, and where they do not, the length scale grows and the mean stands
-for what is not known.  Indicators stay 0 and 1, as categories keep their codes: standardised, a rare gap would lie a dozen
-standard deviations from all other rows.
+for what is not known.  Indicators stay 0 and 1, as categories keep their codes: standardised, a rare gap would lie a
+dozen standard deviations from all other rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Gaps:
     def learn(cls, X: Array, names: Sequence[str], weights: Array | None) -> Self:
         """Find the gaps (NaN) in inputs of shape (n, d), and the means of the other rows."""
         missing = np.isnan(X)
-        empty = [name for name, gone in zip(names, missing.all(axis=0).tolist(), strict=True) if gone]
+        empty = [name for j, name in enumerate(names) if missing[:, j].all()]
         if empty:
             raise InvalidInput(f"the input {empty[0]!r} is missing in every row: drop the column.")
         columns = np.flatnonzero(missing.any(axis=0))

@@ -200,7 +200,10 @@ class Inspection:
 
         Examples
         --------
-        >>> gp.effect("glu").to_frame()  # doctest: +SKIP
+        >>> from hmcgp import GPRegressor
+        >>> gp = GPRegressor(sampler="map").fit([[0.0], [1.0], [2.0], [4.0]], [0.0, 1.1, 1.9, 4.1])
+        >>> list(gp.effect(0, values=[1.0, 3.0]).to_frame().columns)
+        ['mean', 'low', 'high']
         """
         return effects.effect_of(
             self,
@@ -248,7 +251,10 @@ class Inspection:
 
         Examples
         --------
-        >>> gp.relevance(permutation=True).to_frame()  # doctest: +SKIP
+        >>> from hmcgp import GPRegressor
+        >>> gp = GPRegressor(sampler="map").fit([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [4.0, 1.5]], [0.0, 1.1, 1.9, 4.1])
+        >>> list(gp.relevance(permutation=True).to_frame().index)
+        ['x0', 'x1']
         """
         return relevance.relevance_of(
             self, rows=rows, permutation=permutation, repeats=repeats, random_state=random_state

@@ -50,8 +50,8 @@ def load_estimator(path: str | os.PathLike[str], expected_class: type[T], truste
     wrong = [thing for thing in trusted if not isinstance(thing, type | FunctionType)]
     if wrong:
         raise InvalidInput(f"'trusted' lists classes and functions; got {wrong[0]!r}.")
-    with saving.refusing(path):
-        content = saving.load(path, trusted)
+    with saving.reading(path) as file:
+        content = saving.load(file, trusted)
         if not isinstance(content, dict) or set(content) != {"class", "parameters", "requests", "fitted"}:
             raise Refused("holds no estimator")
         cls = _class(content["class"], expected_class, trusted)

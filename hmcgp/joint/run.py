@@ -74,9 +74,13 @@ def sample_jointly(
 
     Examples
     --------
-    >>> model = Model(X, y, likelihood="probit")  # doctest: +SKIP
-    >>> joint = sample_jointly(model, random_state=1)  # doctest: +SKIP
-    >>> joint.predict_proba(X_new)  # doctest: +SKIP
+    >>> import numpy as np
+    >>> from hmcgp import Model, sample_jointly
+    >>> X = np.linspace(-1, 1, 12)[:, None]
+    >>> model = Model(X, np.where(X[:, 0] > 0.1, 1.0, -1.0), likelihood="probit")
+    >>> joint = sample_jointly(model, draws=20, tune=20, chains=1, random_state=1, progressbar=False)
+    >>> joint.predict_proba(X[:3]).shape
+    (3, 2)
     """
     _check_model(model)
     check_count("tune", tune, 1)

@@ -94,44 +94,45 @@ def save(value: Any, path: str | os.PathLike[str], estimator: str) -> None:
 
 
 @contextmanager
-def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise InvalidInput, with the path, for whatever goes wrong when a file is read and its content rebuilt."""
+def reading(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file, and raise InvalidInput, with the path, for whatever goes wrong when its content is rebuilt.
+
+    A file that is not there, or cannot be read, is refused as that (`runtime.files`), not as damaged.
+    """
     name = repr(str(user_path(path)))
-    try:
-        yield
-    except Refused as error:
-        raise InvalidInput(f"{name} {error}. It is damaged, or was not written by save(). {_AGAIN}") from error
-    except Foreign as error:
-        raise InvalidInput(f"{name} {error}") from error
-    except Untrusted as error:
-        short = ", ".join(str(full).rpartition(".")[2] for full in error.args)
-        raise InvalidInput(
-            f"{name} uses {', '.join(error.args)}, which are not part of hmcgp, and loading it would run their code. "
-            f"If they are yours, import them and pass them: load(path, trusted=[{short}])."
-        ) from error
-    except (Warning, MemoryError):
-        raise
-    except Exception as error:  # crafted content may break anywhere
-        if isinstance(error, OSError) and error.filename is not None:  # there is no such file, or it may not be read
-            raise
-        raise InvalidInput(f"{name} is damaged ({type(error).__name__}: {error}). {_AGAIN}") from error
-
-
-def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
-    """Read a file of `save`, which may use classes and functions that are trusted; call it within `refusing`."""
     with open_regular(path) as file:
-        archive, meta = _open(file)
-        with archive:
-            unused = set(meta["sha256"]) - {CONTENT}
+        try:
+            yield file
+        except Refused as error:
+            raise InvalidInput(f"{name} {error}. It is damaged, or was not written by save(). {_AGAIN}") from error
+        except Foreign as error:
+            raise InvalidInput(f"{name} {error}") from error
+        except Untrusted as error:
+            short = ", ".join(str(full).rpartition(".")[2] for full in error.args)
+            raise InvalidInput(
+                f"{name} uses {', '.join(error.args)}, which are not part of hmcgp, and loading it would run their "
+                f"code. If they are yours, import them and pass them: load(path, trusted=[{short}])."
+            ) from error
+        except (Warning, MemoryError):
+            raise
+        except Exception as error:  # crafted content may break anywhere
+            raise InvalidInput(f"{name} is damaged ({type(error).__name__}: {error}). {_AGAIN}") from error
 
-            def read_array(name: str) -> NDArray[Any]:
-                unused.discard(f"{name}.npy")
-                return _array(_member(archive, f"{name}.npy", meta))
 
-            decoder = Decoder(read_array, trusted)
-            tree = _json(_member(archive, CONTENT, meta))
-            decoder.check_names(tree)
-            value = decoder.decode(tree)
+def load(file: BinaryIO, trusted: Iterable[Any] = ()) -> Any:
+    """Read a file of `save`, opened by `reading`, which may use classes and functions that are trusted."""
+    archive, meta = _open(file)
+    with archive:
+        unused = set(meta["sha256"]) - {CONTENT}
+
+        def read_array(name: str) -> NDArray[Any]:
+            unused.discard(f"{name}.npy")
+            return _array(_member(archive, f"{name}.npy", meta))
+
+        decoder = Decoder(read_array, trusted)
+        tree = _json(_member(archive, CONTENT, meta))
+        decoder.check_names(tree)
+        value = decoder.decode(tree)
     if unused:
         raise Refused(f"has members that nothing refers to: {', '.join(sorted(unused)[:5])}")
     _warn_of_versions(meta)

@@ -41,6 +41,7 @@ _KINDS = {
 }
 _REASONS = {
     errno.ENOENT: "it does not exist",
+    errno.EEXIST: "there is a file of that name",
     errno.ENAMETOOLONG: "the name is too long for the file system",
     errno.ELOOP: "its symbolic links lead in a circle",
     errno.EACCES: "permission is denied to the file or to its folder",

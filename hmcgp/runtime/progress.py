@@ -29,6 +29,11 @@ def tqdm_bar(total: int, done: int, description: str) -> Any:
     )
 
 
+def bars_are_shown() -> bool:
+    """Return whether there is a terminal or a notebook to draw bars in."""
+    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+
+
 def _in_notebook() -> bool:
     """Return whether a notebook shows the output: it can draw bars, though its stderr is no terminal."""
     ipython = sys.modules.get("IPython")

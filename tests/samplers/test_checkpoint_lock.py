@@ -69,7 +69,7 @@ def test_a_run_that_does_not_begin_releases_its_checkpoint(tmp_path, monkeypatch
         def interrupted(*args, **options):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("hmcgp.samplers.chains.independent.forecast", interrupted)
+        monkeypatch.setattr("hmcgp.samplers.chains.independent.announce", interrupted)
         with pytest.raises(KeyboardInterrupt) as error:
             sample(correlated_gaussian(), "hmc", checkpoint=path, max_time=60.0, **(QUICK | {"progressbar": True}))
     held.append(error.value)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from hmcgp.errors import InvalidInput
 from hmcgp.runtime.parallel import single_blas_thread
+from hmcgp.runtime.progress import bars_are_shown
 from hmcgp.runtime.random import restore_generator
 from hmcgp.samplers.chains.chain import ChainTask, Run
 from hmcgp.samplers.chains.record import Record
 from hmcgp.samplers.integrators import init
 from hmcgp.samplers.start import first_start
 
+TIMING = "hmcgp: timing one evaluation (the first one in a new installation compiles) ..."
 REFUSE = 1.5  # refuse a run whose warm-up would take this many times max_time: forecasts are not that far off
 TIMINGS = 3  # of which the shortest counts, as a busy machine only makes them longer
 NUDGE = 0.05  # change of every coordinate, about a leapfrog step, so that the solver has to iterate
@@ -35,7 +38,22 @@ def time_evaluation(task: ChainTask, record: Record) -> float:
         return min(seconds)
 
 
-def forecast(run: Run, max_time: float, *, resumable: bool = False) -> str:
+def announce(run: Run, max_time: float | None, *, progressbar: bool, resumable: bool = False) -> None:
+    """Print on stderr how long a run should take: always if it must end in time, otherwise where bars are shown.
+
+    Raises InvalidInput as `forecast` does, also without a `progressbar`, which prints nothing.
+    """
+    shown = progressbar and bars_are_shown()
+    if run.finished or (max_time is None and not shown):
+        return
+    if shown:
+        print(TIMING, end="\r", file=sys.stderr, flush=True)
+    outlook = forecast(run, max_time, resumable=resumable)
+    if progressbar:
+        print(outlook.ljust(len(TIMING) if shown else 0), file=sys.stderr, flush=True)
+
+
+def forecast(run: Run, max_time: float | None, *, resumable: bool = False) -> str:
     """Return one line that forecasts the running time, and how much of the run `max_time` allows.
 
     Raises InvalidInput if that is clearly too short for warm-up, unless the run is `resumable` from a checkpoint.
@@ -47,7 +65,7 @@ def forecast(run: Run, max_time: float, *, resumable: bool = False) -> str:
     expected = n_draws * steps * seconds / n_workers
     n_warm_up = sum(max(record.tune - record.count, 0) for record in records)
     warm_up = n_warm_up * steps * seconds / n_workers
-    if warm_up > REFUSE * max_time and not resumable:
+    if max_time is not None and warm_up > REFUSE * max_time and not resumable:
         raise InvalidInput(
             f"max_time = {_clock(max_time)} is too short: warm-up alone should take about {_clock(warm_up)}, for "
             f"{n_warm_up} draws on {n_workers} workers of about {steps:g} evaluations of {1e3 * seconds:.3g} ms each, "
@@ -55,11 +73,15 @@ def forecast(run: Run, max_time: float, *, resumable: bool = False) -> str:
             "from which the same call can go on; or take the most probable hyperparameters instead, sampler='map' "
             f"(find_map), by some hundred evaluations, about {_clock(300.0 * seconds)}."
         )
-    outlook = "should do" if expected <= max_time else f"will end it after about {max_time / expected:.0%} of them"
-    return (
-        f"hmcgp: about {_clock(expected)} for {n_draws} draws on {n_workers} workers, if each takes {steps:g} "
-        f"evaluations of {1e3 * seconds:.3g} ms (one was timed); max_time = {_clock(max_time)} {outlook}."
+    workers = f"{n_workers} worker{'s' * (n_workers > 1)}"
+    found = (
+        f"hmcgp: about {_clock(expected)} for {n_draws} draws on {workers}, if each takes {steps:g} evaluations of "
+        f"{1e3 * seconds:.3g} ms (one was timed)"
     )
+    if max_time is None:
+        return f"{found}."
+    outlook = "should do" if expected <= max_time else f"will end it after about {max_time / expected:.0%} of them"
+    return f"{found}; max_time = {_clock(max_time)} {outlook}."
 
 
 def _clock(seconds: float) -> str:

@@ -7,7 +7,6 @@ are or on how many workers run them.  A run that ends early keeps its draws; an 
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import nullcontext
 from math import inf
 from numbers import Real
@@ -23,7 +22,7 @@ from hmcgp.runtime.typing import Array
 from hmcgp.samplers.chains.assembly import assemble
 from hmcgp.samplers.chains.chain import ChainTask, Run, Sampler
 from hmcgp.samplers.chains.checkpoint import Checkpoint
-from hmcgp.samplers.chains.forecast import forecast
+from hmcgp.samplers.chains.forecast import announce
 from hmcgp.samplers.chains.record import Record, Snapshot
 from hmcgp.samplers.chains.recording import Recording
 from hmcgp.samplers.chains.workers import run_in_rounds, share_chains
@@ -56,10 +55,7 @@ def sample_chains(
     with store or nullcontext():
         if store is not None:
             store.open(seeded=random_state is not None)
-        if settings.max_time is not None and not run.finished:
-            outlook = forecast(run, settings.max_time, resumable=store is not None)
-            if settings.progressbar:
-                print(outlook, file=sys.stderr, flush=True)
+        announce(run, settings.max_time, progressbar=settings.progressbar, resumable=store is not None)
         with Recording(run, store, progressbar=settings.progressbar) as recording:
             # until all are finished or stopped; draws and errors are written to their records
             if shares_memory():

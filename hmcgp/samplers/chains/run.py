@@ -70,12 +70,13 @@ def sample(
         all cores; never more than chains.  They are threads; inside `joblib.parallel_config(backend="loky")` they are
         processes, inside `backend="dask"` those of a cluster.  BLAS runs on one thread each meanwhile.
     progressbar : bool
-        Show one bar for all chains, in a terminal or a notebook.
+        Show, in a terminal or a notebook, a forecast of the running time from one timed evaluation, and a bar for all
+        chains: one of warm-up, then one of draws.
     start : ndarray of shape (n_dim,) or (chains, n_dim), optional
         Unconstrained starting position, of all chains or of each.  None draws one per chain, by `density.initial`.
     max_time : float, optional
-        Seconds after which to stop with the draws so far.  A forecast of the whole running time, from one timed
-        evaluation, is printed on stderr first (not with ``progressbar=False``).  Refused if too short for warm-up,
+        Seconds after which to stop with the draws so far.  The forecast is then printed on stderr wherever that is (not
+        with ``progressbar=False``).  Refused if too short for warm-up,
         unless there is a checkpoint to continue from.
     checkpoint : path-like, optional
         File (say "run.nc") to which the draws are written every ten seconds, or an existing folder for it.  The same

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from hmcgp.runtime.interrupts import Stopped, raise_if_interrupt
 from hmcgp.runtime.parallel import resolve_n_jobs, single_blas_thread
 from hmcgp.runtime.random import RandomStateLike, as_generator, spawn_generators
 from hmcgp.samplers.chains.assembly import assemble
-from hmcgp.samplers.chains.forecast import forecast
+from hmcgp.samplers.chains.forecast import announce
 from hmcgp.samplers.chains.independent import Settings, prepare, sample_chains
 from hmcgp.samplers.chains.recording import Recording
 from hmcgp.samplers.surrogate import warmup
@@ -40,10 +39,7 @@ def sample_surrogate(
     run = prepare(density, sampler, planned, rng)
     run = run._replace(n_workers=resolve_n_jobs(settings.n_jobs, WAVE // GROUP))
     scouting, again = spawn_generators(rng, 2)
-    if settings.max_time is not None:
-        outlook = forecast(run, settings.max_time)
-        if settings.progressbar:
-            print(outlook, file=sys.stderr, flush=True)
+    announce(run, settings.max_time, progressbar=settings.progressbar)
     found: GivenUp | str = ""
     with Recording(run, None, progressbar=settings.progressbar) as recording:
         found = _guarded(SurrogateRun(run, scouting, recording.tick))

@@ -1,96 +1,27 @@
-"""The report of a fit, and the command that writes it."""
+"""The command `hmcgp`."""
 
 from __future__ import annotations
 
-import re
-import shutil
 import subprocess
 import sys
 import warnings
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from hmcgp import GPClassifier, GPRegressor, command, datasets
-from hmcgp.errors import InvalidInput
-from hmcgp.kernels import SquaredExponential
+from hmcgp import GPClassifier, GPRegressor, command
+from tests.helpers.report import outline, pima_table
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),  # chains here are short
     pytest.mark.filterwarnings("ignore::hmcgp.errors.ApproximationWarning"),
 ]
-SHORT = {"draws": 15, "tune": 40, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
-VOID = {"meta", "img", "br"}
-SECTIONS = ["quality", "relevance", "effects", "sure", "rows", "data", "settings"]
-
-
-class Outline(HTMLParser):
-    """Checks that tags are closed in order, and collects ids, images and links."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.ids, self.sources, self.links, self.text = [], [], [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.ids += [found["id"]] if "id" in found else []
-        self.sources += [found["src"]] if "src" in found else []
-        self.links += [found["href"]] if "href" in found else []
-        assert tag != "script"
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def outline(path):
-    found = Outline()
-    found.feed(path.read_text(encoding="utf-8"))
-    assert found.open == []
-    assert all(source.startswith("data:image/png;base64,") for source in found.sources)
-    assert found.links == [f"#{name}" for name in SECTIONS]  # nothing from the network
-    assert found.ids == SECTIONS
-    return found
 
 
 @pytest.fixture(scope="module")
 def table():
-    frame = datasets.load_pima().frame.iloc[:60][["glu", "bmi", "age", "diabetes"]].copy()
-    frame["group"] = np.where(frame.pop("age") > 35, "<old>", "young")
-    return frame
-
-
-def test_classifier(table, tmp_path):
-    gp = GPClassifier(**SHORT).fit(table[["glu", "bmi", "group"]], table["diabetes"])
-    path = gp.report(tmp_path / "report.html", title="a < b")
-    found = outline(path)
-    text = " ".join(found.text)
-    assert "a < b" in text  # escaped in the file
-    assert "logistic regression (10-fold)" in text
-    assert "<old>" in text
-    assert "effective sample size" in text  # so short a run is told
-    assert len(found.sources) == 4
-    X, y = gp.training_data()
-    np.testing.assert_allclose(X[["glu", "bmi"]], table[["glu", "bmi"]], rtol=1e-12)
-    assert list(X["group"]) == list(table["group"])
-    assert list(y) == list(table["diabetes"])
-
-
-def test_regressor_and_one_draw(tmp_path):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(25, 2))
-    gp = GPRegressor(SquaredExponential(), sampler="map", **SHORT).fit(X, 3.0 * X[:, 0] + rng.normal(size=25))
-    text = " ".join(outline(gp.report(tmp_path / "report.html")).text)
-    assert "ridge regression" in text
-    assert "one set of hyperparameters" in text
-    with pytest.raises(InvalidInput, match="does not exist"):
-        gp.report(tmp_path / "nowhere" / "report.html")
+    return pima_table()
 
 
 def run(*arguments):
@@ -160,31 +91,44 @@ def test_missing_files(tmp_path, capsys):
     assert run("fit", tmp_path / "no.csv", "--target", "y") == command.USAGE
     assert "there is no file" in capsys.readouterr().err
     assert run("predict", tmp_path / "no.hmcgp", tmp_path / "no.csv") == command.USAGE
-    assert "no.hmcgp" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "no.hmcgp' cannot be read: it does not exist" in shown
+    assert "damaged" not in shown
+
+
+def test_files_where_folders_belong(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("x,y\n1,a\n2,b\n")
+    arguments = ["fit", tmp_path / "t.csv", "--target", "y", "--quiet", "--out"]
+    assert run(*arguments, tmp_path / "t.csv") == command.USAGE
+    assert "t.csv' cannot be made: there is a file of that name" in capsys.readouterr().err
+    assert run(*arguments, tmp_path / "t.csv" / "below") == command.USAGE
+    assert "is a file, not a folder" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_no_traceback(tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(command, "read_table", full)
+    assert run("fit", tmp_path / "t.csv", "--target", "y") == command.FAILED
+    assert "No space left on device" in capsys.readouterr().err
+
+
+def test_either_kind_is_loaded_by_its_base(tmp_path):
+    for cls in (GPClassifier, GPRegressor):
+        cls(draws=7).save(tmp_path / "gp")
+        assert type(command.load(tmp_path / "gp")) is cls
+
+
+def test_gaps_have_indicators(tmp_path):
+    rows = "".join(f"{'' if i % 5 == 0 else i},{i},{'ab'[i * i % 3 > 0]}\n" for i in range(20))
+    (tmp_path / "t.csv").write_text("x,z,y\n" + rows)
+    arguments = ["--target", "y", "--sampler", "map", "--out", tmp_path / "out", "--quiet", "--missing", "indicator"]
+    assert run("fit", tmp_path / "t.csv", *arguments) == command.OK
+    gp = command.load(tmp_path / "out" / "model.hmcgp")
+    assert gp.model_.input_names == ["x", "z", "missingindicator_x"]
 
 
 def test_help_and_module():
     shown = subprocess.run([sys.executable, "-m", "hmcgp", "fit", "--help"], capture_output=True, text=True, check=True)
     assert "--target COLUMN" in shown.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser")
-@pytest.mark.parametrize("width", [1200, 420])
-def test_a_browser_shows_it(table, tmp_path, width):
-    """The page is laid out within the window: pictures load, and nothing but tables reaches beyond it."""
-    gp = GPClassifier(**SHORT).fit(table[["glu", "bmi", "group"]], table["diabetes"])
-    page = gp.report(tmp_path / "report.html")
-    probe = (
-        "<script>addEventListener('load', () => { const d = document; d.title = ["
-        "d.documentElement.scrollWidth, innerWidth, [...d.images].every(i => i.naturalWidth > 0)].join(' '); });"
-        "</script>"
-    )
-    page.write_text(page.read_text().replace("</body>", f"{probe}</body>"))
-    dumped = subprocess.run(
-        ["chromium", "--headless=new", "--no-sandbox", f"--window-size={width},900", "--dump-dom", page.as_uri()],
-        capture_output=True, text=True, check=True, timeout=120,
-    ).stdout  # fmt: skip
-    content, window, loaded = re.search(r"<title>(\d+) (\d+) (\w+)</title>", dumped).groups()
-    assert int(content) <= int(window)
-    assert loaded == "true"
