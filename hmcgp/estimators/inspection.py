@@ -22,6 +22,7 @@ from hmcgp.posterior.audit_report import Audit
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.report import write_report
 from hmcgp.reporting import diagnostics
+from hmcgp.reporting import units as reporting_units
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Trace
@@ -49,16 +50,22 @@ class Inspection:
         check_is_fitted(self)
         return self.model_.parameters
 
-    def summary(self, round_to: int | None = 3) -> pd.DataFrame:
+    def summary(self, round_to: int | None = 3, *, units: str = "standardized") -> pd.DataFrame:
         """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter.
 
         Parameters
         ----------
         round_to : int or None, default=3
             Significant digits; None keeps all.  The columns are those of `hmcgp.diagnostics.summary`.
+        units : {"standardized", "input"}, default="standardized"
+            Of the hyperparameters: those of standardised inputs and targets, or of the table.  The column `units` says
+            which each row has: "any" where they are the same, and "standardized" for what inputs of different units
+            share.
         """
         check_is_fitted(self)
-        return diagnostics.summary(self.trace_, round_to=round_to)
+        trace = reporting_units.in_units(self.trace_, self.parameters_, units)
+        labels = reporting_units.labels(self.parameters_, units)
+        return diagnostics.summary(trace, round_to=round_to).assign(units=labels)
 
     def log_marginal_likelihood(self, theta: Theta | None = None, eval_gradient: bool = False) -> Any:
         """Log evidence of the training labels at given hyperparameters.
@@ -286,6 +293,7 @@ class Inspection:
         prior: int = 0,
         resample: bool | None = None,
         audit: Audit | None = None,
+        units: str = "standardized",
         random_state: RandomStateLike = 0,
     ) -> Any:
         """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
@@ -311,6 +319,8 @@ class Inspection:
             `posterior_predictive`, which arviz would not weight.
         audit : Audit, optional
             Result of `GPClassifier.audit`: added as the group `audit`, its verdict in the attributes.
+        units : {"standardized", "input"}, default="standardized"
+            Of the hyperparameters, as of `summary`; also in the attributes, as `units`.
         random_state : None, int, SeedSequence, Generator or RandomState, default=0
             Of what is drawn from the posterior predictive and from the prior.
 
@@ -327,5 +337,6 @@ class Inspection:
             prior=prior,
             resample=resample,
             audit=audit,
+            units=units,
             random_state=random_state,
         )
