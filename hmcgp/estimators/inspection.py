@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hmcgp.estimators import effects, export, relevance
 from hmcgp.estimators.prediction_draws import n_each
+from hmcgp.estimators.predictive_checks import PredictiveChecks
 from hmcgp.estimators.table import Targets
 from hmcgp.kernels import Parameter
 from hmcgp.model import Model
@@ -28,7 +29,7 @@ from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Trace
 
 
-class Inspection:
+class Inspection(PredictiveChecks):
     """Methods of a fitted estimator that explain the fit; see `GPClassifier` and `GPRegressor`."""
 
     model_: Model
@@ -104,14 +105,16 @@ class Inspection:
         ApproximationWarning
             When some Pareto k exceeds 0.7.
         """
-        draws = self._kept_draws()
-        r_eff = 1.0
-        if len(draws) > 1:
-            ess = diagnostics.summary(self.trace_)["ess_bulk"].min() / len(draws)
-            r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
-        groups = self._targets.layout.row_groups
-        found = leaving_out.loo(self.model_, draws, row_groups=groups, r_eff=r_eff, n_jobs=self.n_jobs)
+        draws, groups = self._kept_draws(), self._targets.layout.row_groups
+        found = leaving_out.loo(self.model_, draws, row_groups=groups, r_eff=self._r_eff(draws), n_jobs=self.n_jobs)
         return found.in_units(self._targets.log_units(self.model_))
+
+    def _r_eff(self, draws: WeightedDraws) -> float:
+        """Effective draws per draw, between 1/S and 1."""
+        if len(draws) == 1:
+            return 1.0
+        share = diagnostics.summary(self.trace_)["ess_bulk"].min() / len(draws)
+        return float(np.clip(share, 1.0 / len(draws), 1.0)) if np.isfinite(share) else 1.0
 
     def log_marginal_evidence(
         self, n_points: int = 1000, random_state: RandomStateLike = 0
