@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,16 +92,18 @@ def _draw(kind: _Kind, gp: Any, X: Any, y: Any, of: Any, prob: float, ax: Axes |
         raise InvalidInput("'y', the labels to compare with, must be given.")
     classes = np.asarray(getattr(gp, "classes_", np.unique(np.asarray(y))))
     wanted = [of] if of is not None else classes[1:].tolist() if len(classes) == 2 else classes.tolist()
-    average = np.asarray(gp.predict_proba(X)) if hasattr(gp, "predict_proba") and X is not None else gp
+    class_probability(gp, X, y, wanted[0])  # checks everything
+    average = np.asarray(gp.predict_proba(X)) if hasattr(gp, "predict_proba") else None
     draws, weight = _probabilities_of_draws(gp, X)
     ax = style.new_axes(ax, (4.6, 4.6))
-    for label, colour in zip(wanted, style.CHAINS * (1 + len(wanted) // len(style.CHAINS)), strict=False):
-        p, _, event = class_probability(average, X, y, label) if average is not gp else class_probability(gp, X, y, of)
+    for label, colour in zip(wanted, itertools.cycle(style.CHAINS), strict=False):
+        column = classes.tolist().index(label)
+        p = class_probability(gp, X, y, label)[0] if average is None else average[:, column]
+        event = np.asarray(y) == label
         if event.all() or not event.any():
             raise InvalidInput(f"'y' holds only rows of {label!r}, or none: there is nothing to rank.")
         text = f"{label}: {kind.name} {kind.score(event, p):.3f}"
         if draws is not None:
-            column = classes.tolist().index(label)
             text += _band(kind, ax, draws[:, :, column], weight, event, prob, colour)
         ax.plot(_GRID, kind.curve(event, p), color=colour, lw=1.6, label=text, zorder=3)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
