@@ -31,7 +31,7 @@ def trace(
     Axes are logarithmic, and densities those of the logarithm, except for parameters that take negative values.
     Ticks along the bottom mark divergent transitions.
 
-    Where the draws carry weights, as after `refine`, the chains are drawn as they ran (`sampling_trace_`), and a black
+    Where the draws carry weights, as after `refine`, the chains are drawn as they ran (`sampling_trace_`), and a thick
     line adds the density of the weighted draws, over which predictions average.
 
     Parameters
@@ -67,10 +67,10 @@ def trace(
     for (left, right), column in zip(axes, shown, strict=True):
         limits, log = _row(left, right, run.draws[:, :, column], diverging)
         if weighted is not None:
-            _density(left, weighted.flat[:, column], log, limits, style.INK, weighted.weight)
+            _density(left, weighted.flat[:, column], log, limits, style.INK, weighted.weight, width=2.2)
         left.set_title(names[column], **style.TITLE)
     _annotate(axes, run.draws.shape[0], int(diverging.sum()), len(shown), len(columns))
-    notes = ["units of the table"] * (units == "input") + ["black: weighted"] * (weighted is not None)
+    notes = ["units of the table"] * (units == "input") + ["thick: weighted"] * (weighted is not None)
     axes[0, 0].set_title(", ".join(notes), loc="right", **style.NOTE)
     return axes
 
@@ -97,7 +97,13 @@ def _row(left: Axes, right: Axes, draws: Array, diverging: NDArray[np.bool_]) ->
 
 
 def _density(
-    ax: Axes, values: Array, log: bool, limits: tuple[float, float], colour: str, weight: Array | None = None
+    ax: Axes,
+    values: Array,
+    log: bool,
+    limits: tuple[float, float],
+    colour: str,
+    weight: Array | None = None,
+    width: float = 1.2,
 ) -> None:
     x = np.log10(values) if log else values
     if np.ptp(x) <= 1e-12 * max(1.0, float(np.abs(x).max())):
@@ -105,7 +111,7 @@ def _density(
         return
     low, high = np.log10(limits) if log else limits
     grid = np.linspace(low, high, 200)
-    ax.plot(10.0**grid if log else grid, gaussian_kde(x, weights=weight)(grid), color=colour, lw=1.2)
+    ax.plot(10.0**grid if log else grid, gaussian_kde(x, weights=weight)(grid), color=colour, lw=width)
 
 
 def _ticks(ax: Axes, positions: NDArray[Any]) -> None:

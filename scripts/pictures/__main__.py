@@ -59,6 +59,10 @@ def front(predictive: tuple[Any, Any, Any], gp: GPClassifier, X_test: Any, y_tes
     effects = panels[0, 1].subplots(2, 2, sharey=True)
     for ax, name in zip(effects.ravel(), names, strict=True):
         plots.effect(gp, name, axes=ax)
+        if ax is not effects[0, 0]:
+            ax.texts[-1].remove()  # the same for all
+        if ax not in effects[:, 0]:
+            ax.set_ylabel("")
     plots.relevance(gp, ax=panels[1, 0].subplots())
     plots.calibration(gp, X_test, y_test, ax=panels[1, 1].subplots())
     return figure

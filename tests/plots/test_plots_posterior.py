@@ -279,4 +279,4 @@ def test_trace_shows_the_chains_that_ran_and_the_weighted_density():
     assert trapezoid(density, np.log10(x)) == pytest.approx(1.0, abs=0.15)
     peak = np.mean([line.get_xdata()[np.argmax(line.get_ydata())] for line in chains])
     assert x[np.argmax(density)] > peak
-    assert axes[0, 0].get_title(loc="right") == "black: weighted"
+    assert axes[0, 0].get_title(loc="right") == "thick: weighted"
