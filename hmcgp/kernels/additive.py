@@ -27,7 +27,9 @@ class Additive(Kernel):
     """
 
     kernel: Kernel
-    in_units: tuple[Kernel, ...] = field(default=(), kw_only=True, repr=False)  # of each column, standardised
+    in_units: tuple[Kernel, ...] = field(  # of each column, standardised
+        default=(), kw_only=True, repr=False, metadata={"noted": True}
+    )
     per_column: tuple[Kernel, ...] = field(default=(), init=False, repr=False)  # once they have values
 
     def _kernels(self, n_inputs: int) -> tuple[Kernel, ...]:

@@ -119,7 +119,9 @@ class Parametric:
     """
 
     standardized: bool = field(default=False, kw_only=True)
-    units: tuple[Unit, ...] | None = field(default=None, kw_only=True, repr=False, compare=False)  # of each parameter
+    units: tuple[Unit, ...] | None = field(  # of each parameter, once an estimator has standardised
+        default=None, kw_only=True, repr=False, compare=False, metadata={"noted": True}
+    )
     _functions: ClassVar[tuple[str, ...]] = ()  # fields that hold functions of the inputs
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -205,7 +205,7 @@ def test_a_unit_must_be_positive():
 def test_summary_and_arviz_answer_in_either_units():
     kernel = SquaredExponential(ard=True) + Matern(length_scale=2.0) + Periodic(1.0, 1.0, period=9.0).on([1])
     gp = model_of(kernel).fit(X, Y)
-    standard, own = gp.summary(), gp.summary(units="input")
+    standard, own = gp.summary(None), gp.summary(None, units="input")
     spread = X.std(axis=0)
     ratio = own["mean"] / standard["mean"]
     np.testing.assert_allclose(ratio[[f"length_scale[x{i}]" for i in range(3)]], spread, rtol=1e-12)
@@ -236,3 +236,11 @@ def test_a_saved_fit_keeps_its_units(tmp_path):
 def test_kernels_say_what_differs_from_their_defaults():
     assert repr(SquaredExponential(length_scale=2.0, ard=True)) == "SquaredExponential(length_scale=2.0, ard=True)"
     assert repr(Gaussian(0.1, standardized=True)) == "Gaussian(noise=0.1, standardized=True)"
+
+
+def test_settings_are_those_that_users_write():
+    settings = GPRegressor(Additive(Matern(length_scale=2.0))).get_params()
+    assert settings["kernel__kernel__standardized"] is False
+    assert not {"kernel__units", "kernel__in_units", "kernel__kernel__units"} & set(settings)
+    gp = GPRegressor(SquaredExponential(ard=True)).set_params(kernel__length_scale=3.0, kernel__standardized=True)
+    assert gp.kernel == SquaredExponential(length_scale=3.0, ard=True, standardized=True)
