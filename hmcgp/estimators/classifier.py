@@ -32,7 +32,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     ----------
     kernel : Kernel, or list of Kernel, optional
         Covariance function.  A number is a fact, a prior is a question: `SquaredExponential(length_scale=1.0)` infers
-        the variance only.  Default: `SquaredExponential(ard=True)`, one length scale per input, under default priors.
+        the variance only.  Both are in the units of the inputs, unless the kernel says `standardized=True`.
+        Default: `SquaredExponential(ard=True)`, one length scale per input, under default priors.
         With more than two classes, the latent functions of all classes share a kernel that is given, and its
         hyperparameters; a list has one for each class, in sorted order, with hyperparameters of its own, and so has the
         default: see Notes.
@@ -91,8 +92,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         stays as sharp as it is.  Weights answer another question than the data ask: probabilities are then those of a
         population in which the classes have these weights.
     standardize : bool, default=True
-        Give every input mean 0 and standard deviation 1.  Length scales then are in units of standard deviations, which
-        is what the default priors expect.
+        Give every input mean 0 and standard deviation 1, which is what the default priors expect.  Length scales of the
+        trace then are in units of standard deviations; `summary(units="input")` has those of the table.
     missing : {"error", "indicator"}, default="error"
         Missing values in X (NaN, None).  "error" refuses them.  "indicator" gives each input with gaps in the training
         rows an indicator, 0 or 1, as a further input with its own length scale ("missingindicator_glu"), and fills the

@@ -14,6 +14,7 @@ from hmcgp.estimators.prediction_draws import n_each
 from hmcgp.posterior.audit_report import Audit
 from hmcgp.posterior.leave_one_out import log_predictive_per_draw
 from hmcgp.posterior.weights import WeightedDraws, resampled
+from hmcgp.reporting import units as reporting_units
 from hmcgp.reporting.arviz_export import build_tree
 from hmcgp.runtime.checks import check_count, check_flag
 from hmcgp.runtime.random import RandomStateLike, as_generator
@@ -29,6 +30,7 @@ def to_arviz(
     prior: int,
     resample: bool | None,
     audit: Audit | None,
+    units: str,
     random_state: RandomStateLike,
 ) -> Any:
     """Fitted estimator as arviz's container; arguments as of `GPClassifier.to_arviz`."""
@@ -49,10 +51,12 @@ def to_arviz(
         drawn = _in_chains(trace, gp._targets.replicates(rng, model, draws, gp.n_jobs))
         groups |= {"observed_data": _with_codes(gp, observed), "posterior_predictive": _with_codes(gp, drawn)}
     if prior:
-        groups["prior"] = np.array([model.constrain(model.initial(rng)) for _ in range(prior)])
-    told = {"refinement": gp.refinement_, "inducing": gp.inducing_error_}
+        drawn = np.array([model.constrain(model.initial(rng)) for _ in range(prior)])
+        groups["prior"] = drawn * reporting_units.factors(gp.parameters_, units)
+    trace = trace if isinstance(positions, slice) else trace.chosen(positions)
+    told = {"units": units, "refinement": gp.refinement_, "inducing": gp.inducing_error_}
     return build_tree(
-        trace if isinstance(positions, slice) else trace.chosen(positions),
+        reporting_units.in_units(trace, gp.parameters_, units),
         gp.parameters_,
         constant_data={"X": gp._inputs.scaling.undo(gp._targets.layout.inputs(model.X))},
         features=gp._inputs.names if hasattr(gp, "feature_names_in_") else None,

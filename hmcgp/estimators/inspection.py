@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hmcgp.estimators import effects, export, relevance
 from hmcgp.estimators.prediction_draws import n_each
+from hmcgp.estimators.predictive_checks import PredictiveChecks
 from hmcgp.estimators.table import Targets
 from hmcgp.kernels import Parameter
 from hmcgp.model import Model
@@ -22,12 +23,13 @@ from hmcgp.posterior.audit_report import Audit
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.report import write_report
 from hmcgp.reporting import diagnostics
+from hmcgp.reporting import units as reporting_units
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Trace
 
 
-class Inspection:
+class Inspection(PredictiveChecks):
     """Methods of a fitted estimator that explain the fit; see `GPClassifier` and `GPRegressor`."""
 
     model_: Model
@@ -49,16 +51,22 @@ class Inspection:
         check_is_fitted(self)
         return self.model_.parameters
 
-    def summary(self, round_to: int | None = 3) -> pd.DataFrame:
+    def summary(self, round_to: int | None = 3, *, units: str = "standardized") -> pd.DataFrame:
         """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter.
 
         Parameters
         ----------
         round_to : int or None, default=3
             Significant digits; None keeps all.  The columns are those of `hmcgp.diagnostics.summary`.
+        units : {"standardized", "input"}, default="standardized"
+            Of the hyperparameters: those of standardised inputs and targets, or of the table.  The column `units` says
+            which each row has: "any" where they are the same, and "standardized" for what inputs of different units
+            share.
         """
         check_is_fitted(self)
-        return diagnostics.summary(self.trace_, round_to=round_to)
+        trace = reporting_units.in_units(self.trace_, self.parameters_, units)
+        labels = reporting_units.labels(self.parameters_, units)
+        return diagnostics.summary(trace, round_to=round_to).assign(units=labels)
 
     def log_marginal_likelihood(self, theta: Theta | None = None, eval_gradient: bool = False) -> Any:
         """Log evidence of the training labels at given hyperparameters.
@@ -97,14 +105,16 @@ class Inspection:
         ApproximationWarning
             When some Pareto k exceeds 0.7.
         """
-        draws = self._kept_draws()
-        r_eff = 1.0
-        if len(draws) > 1:
-            ess = diagnostics.summary(self.trace_)["ess_bulk"].min() / len(draws)
-            r_eff = float(np.clip(ess, 1.0 / len(draws), 1.0)) if np.isfinite(ess) else 1.0
-        groups = self._targets.layout.row_groups
-        found = leaving_out.loo(self.model_, draws, row_groups=groups, r_eff=r_eff, n_jobs=self.n_jobs)
+        draws, groups = self._kept_draws(), self._targets.layout.row_groups
+        found = leaving_out.loo(self.model_, draws, row_groups=groups, r_eff=self._r_eff(draws), n_jobs=self.n_jobs)
         return found.in_units(self._targets.log_units(self.model_))
+
+    def _r_eff(self, draws: WeightedDraws) -> float:
+        """Effective draws per draw, between 1/S and 1."""
+        if len(draws) == 1:
+            return 1.0
+        share = diagnostics.summary(self.trace_)["ess_bulk"].min() / len(draws)
+        return float(np.clip(share, 1.0 / len(draws), 1.0)) if np.isfinite(share) else 1.0
 
     def log_marginal_evidence(
         self, n_points: int = 1000, random_state: RandomStateLike = 0
@@ -292,6 +302,7 @@ class Inspection:
         prior: int = 0,
         resample: bool | None = None,
         audit: Audit | None = None,
+        units: str = "standardized",
         random_state: RandomStateLike = 0,
     ) -> Any:
         """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
@@ -317,6 +328,8 @@ class Inspection:
             `posterior_predictive`, which arviz would not weight.
         audit : Audit, optional
             Result of `GPClassifier.audit`: added as the group `audit`, its verdict in the attributes.
+        units : {"standardized", "input"}, default="standardized"
+            Of the hyperparameters, as of `summary`; also in the attributes, as `units`.
         random_state : None, int, SeedSequence, Generator or RandomState, default=0
             Of what is drawn from the posterior predictive and from the prior.
 
@@ -333,5 +346,6 @@ class Inspection:
             prior=prior,
             resample=resample,
             audit=audit,
+            units=units,
             random_state=random_state,
         )

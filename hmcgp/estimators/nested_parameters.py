@@ -40,7 +40,13 @@ def with_part(name: str, value: Any, path: Sequence[str], new: Any) -> Any:
 def _parts(value: Any) -> dict[str, Any]:
     """Fields of a dataclass, or the kernels of a list, by name."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        return {field.name: getattr(value, field.name) for field in _settings(value)}
     if isinstance(value, list | tuple) and any(is_dataclass(item) for item in value):
         return {str(i): item for i, item in enumerate(value)}
     return {}
+
+
+def _settings(value: Any) -> list[Any]:
+    """Fields that users write, those by keyword last, without what an estimator notes."""
+    found = [field for field in fields(value) if field.init and not field.metadata.get("noted")]
+    return sorted(found, key=lambda field: bool(field.kw_only))

@@ -40,6 +40,10 @@ class NumberTargets(Targets):
         return {"output_names_": np.array(self.layout.names)} if self.layout.names else {}
 
     @property
+    def units(self) -> tuple[float, ...]:
+        return tuple(self.scaling.spread.tolist())
+
+    @property
     def unit(self) -> Any:
         """One unit of the standardised target, in those of y; of each output, of shape (k,), if there are several."""
         return self.scaling.spread if self.layout.names else float(self.scaling.spread[0])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ class OneOutput:
     """Targets of shape (n,); the model has the user's rows."""
 
     names: tuple[str, ...] = ()
+    carries_units: ClassVar[bool] = False  # True: variances of the kernel are factors of others, in the units of y
 
     def check_missing(self, Y: Array) -> None:
         """Refuse missing targets (NaN) among those of shape (n, k), unless the model can do without them."""
@@ -175,6 +176,7 @@ class IndependentOutputs(OneOutput):
 class CoregionalOutputs(OneOutput):
     """Targets of shape (n, k), some of them missing (NaN), stacked: one model row per target."""
 
+    carries_units = True
     row: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # (N,), the user's row of each
 
     def check_missing(self, Y: Array) -> None:

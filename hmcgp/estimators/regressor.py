@@ -36,11 +36,12 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     Parameters
     ----------
     kernel : Kernel, optional
-        Covariance function, on the scale of standardised inputs and target.
+        Covariance function.  Numbers and priors that you write are in the units of the inputs and of y (a variance in
+        those of y²), unless the kernel says `standardized=True`; in a product one factor is, the others are relative.
         Default: `SquaredExponential(ard=True)` under default priors.  Add `Constant()` or `Linear()` for a mean that
         is a constant or a linear function with unknown coefficients.
     likelihood : {"gaussian", "varying_noise", "student_t"} or Likelihood, default="gaussian"
-        `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, on the scale of the standardised target;
+        `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, in the units of y²;
         `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs (not of coregional outputs).  "student_t" has
         heavy tails, of inferred scale and degrees of freedom: rows far off hardly count (`outlier_probability`).
     outputs : {"independent", "coregional"}, default="independent"

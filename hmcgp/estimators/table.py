@@ -27,10 +27,12 @@ from hmcgp.kernels import Categorical, Constant, Kernel, Parameter, SquaredExpon
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import GrowingModel, Model
+from hmcgp.parameters.units import Units
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime.fingerprint import table_identity
 from hmcgp.runtime.typing import Array
 
+LONGEST = {"period": 1.0, "length_scale": 10.0}  # of numbers that the user fixes, in ranges of their input
 SCALES_APART = 100.0  # ratio of the largest to the smallest standard deviation of inputs that are not standardised
 
 
@@ -84,6 +86,11 @@ class Targets(ABC):
 
     layout: OneOutput
 
+    @property
+    def units(self) -> tuple[float, ...]:
+        """One unit of the targets of the model, in those of y, for each output; 1 for labels."""
+        return (1.0,)
+
     @abstractmethod
     def attributes(self) -> dict[str, Any]:
         """Public attributes that a fitted estimator has because of its targets."""
@@ -129,20 +136,34 @@ class TrainingTable:
         """The posterior density of the hyperparameters given this table, with warnings where it may not be as meant."""
         layout = self.targets.layout
         X, y = layout.rows(self.inputs.scaling.apply(self.X), self.y)
+        kernel, likelihood = self._in_standard_units() if standardize else (self.kernel, self.likelihood)
         model = Model(
             X,
             y,
-            kernel=layout.kernel(self.kernel, self.X.shape[1]),
-            likelihood=self.likelihood,
+            kernel=layout.kernel(kernel, self.X.shape[1]),
+            likelihood=likelihood,
             evidence=evidence,
             weights=None if self.weights is None else layout.repeat_rows(self.weights, self.y),
             input_names=layout.input_names(self.inputs.names),
         )
         parameters = model.kernel.parameters(model.input_names)
         warn_about_hyperparameters(model.n_dim, len(self.X), model.kernel, parameters)
+        warn_about_lengths(np.ptp(X, axis=0), model.input_names, parameters)
         if not standardize:
             warn_about_scales(self.X, self.inputs.names, parameters)
         return model
+
+    def _in_standard_units(self) -> tuple[Kernel, str | Likelihood]:
+        """Kernel and likelihood with the numbers and priors that the user wrote in standardised units."""
+        kernel, likelihood, scaling = self.kernel, self.likelihood, self.inputs.scaling
+        target = self.targets.units
+        units = Units(tuple(scaling.undo(np.zeros((1, self.X.shape[1])))[0].tolist()), tuple(scaling.spread.tolist()))
+        if isinstance(kernel, Kernel):
+            of_kernel = units if self.targets.layout.carries_units else units.with_target(*target)
+            kernel = kernel.with_positions(self.inputs.names).in_standard_units(of_kernel)
+        if isinstance(likelihood, Likelihood):
+            likelihood = likelihood.in_standard_units(units.with_target(*target))
+        return kernel, likelihood
 
     def identity(self) -> dict[str, Any]:
         """Identity for a checkpoint: digests of the numbers as given, and the names."""
@@ -206,6 +227,23 @@ def _spread_by_default(X: Array, names: Sequence[str], parameters: Sequence[Para
     by_default = [p for p in parameters if p.role == "length_scale" and p.value is None]
     labels = {label for p in by_default for label in (names if p.labels is None else p.labels)}
     return {name: float(sd) for name, sd in zip(names, X.std(axis=0), strict=True) if name in labels and sd > 0.0}
+
+
+def warn_about_lengths(ranges: Array, names: Sequence[str], parameters: Sequence[Parameter]) -> None:
+    """Name fixed periods longer than the range of their input, and length scales that are ten times as long."""
+    known = dict(zip(names, ranges.tolist(), strict=True))
+    for p in parameters:
+        if p.is_free or p.role not in LONGEST or not all(name in known for name in p.inputs):
+            continue
+        values, units = (np.broadcast_to(part, len(p.inputs)) for part in (p.value, 1.0 if p.unit is None else p.unit))
+        for name, value, unit in zip(p.inputs, values, units, strict=True):
+            if 0.0 < LONGEST[p.role] * known[name] < value:
+                warn_user(
+                    f"the {p.role.replace('_', ' ')} {value * unit:.4g} is longer than the range of its input "
+                    f"{name!r}, {known[name] * unit:.4g}: the rows hardly show it. Numbers in kernels are in the units "
+                    "of the table, unless you say standardized=True.",
+                    DataWarning,
+                )
 
 
 def warn_about_hyperparameters(

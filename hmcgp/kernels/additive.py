@@ -10,6 +10,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import InducingPullback, Kernel, Owner, Parameter, Pullback
+from hmcgp.parameters.units import Units, joined
 from hmcgp.runtime.typing import Array
 
 
@@ -26,10 +27,16 @@ class Additive(Kernel):
     """
 
     kernel: Kernel
+    in_units: tuple[Kernel, ...] = field(  # of each column, standardised
+        default=(), kw_only=True, repr=False, metadata={"noted": True}
+    )
     per_column: tuple[Kernel, ...] = field(default=(), init=False, repr=False)  # once they have values
 
+    def _kernels(self, n_inputs: int) -> tuple[Kernel, ...]:
+        return self.per_column or self.in_units or (self.kernel,) * n_inputs
+
     def _columns(self, X: Array) -> list[tuple[Kernel, Array]]:
-        kernels = self.per_column or (self.kernel,) * X.shape[1]
+        kernels = self._kernels(X.shape[1])
         if len(kernels) != X.shape[1]:
             raise InvalidInput(f"'X' must have {len(kernels)} columns, one for each kernel of the sum; got {X.shape}.")
         return [(k, np.ascontiguousarray(X[:, i : i + 1])) for i, k in enumerate(kernels)]
@@ -69,12 +76,17 @@ class Additive(Kernel):
         return sum((kernel.diag(x) for kernel, x in self._columns(X)), np.zeros(len(X)))
 
     def summands(self, inputs: Sequence[str]) -> list[tuple[str, Kernel]]:
-        kernels = self.per_column or (self.kernel,) * len(inputs)
+        kernels = self._kernels(len(inputs))
         return [(name, k.on(i)) for i, (name, k) in enumerate(zip(inputs, kernels, strict=True))]
+
+    def in_standard_units(self, units: Units) -> Kernel:
+        columns = [units.chosen([i]) for i in range(len(units.spread))]
+        return self._with({"in_units": tuple(self.kernel.in_standard_units(column) for column in columns)})
 
     def _tree(self, inputs: Sequence[str], owner: Owner) -> list[tuple[Owner, Parameter]]:
         inside = self._child_owner("kernel", self.kernel, owner)
-        columns = [self.kernel._tree([name], inside) for name in inputs]
+        kernels = zip(self.in_units or (self.kernel,) * len(inputs), inputs, strict=True)
+        columns = [kernel._tree([name], inside) for kernel, name in kernels]
         found = []
         for same in zip(*columns, strict=True):  # one parameter in every column
             part, p = same[0]
@@ -83,25 +95,35 @@ class Additive(Kernel):
                 for name, (_, q) in zip(inputs, same, strict=True)
                 for label in (q.labels or ("",))
             )
-            value = p.value if p.is_free else tuple(np.tile(np.atleast_1d(p.value), len(inputs)).tolist())
-            p = p._replace(size=len(labels), labels=labels, value=value)
+            each = [q for _, q in same]
+            values = [q.value for q in each]
+            fixed = not p.is_free
+            value = tuple(np.hstack(values).tolist()) if fixed else joined(values, [q.size for q in each])
+            unit = None if None in [q.unit for q in each] else _joined_units(each)
+            p = p._replace(size=len(labels), labels=labels, value=value, unit=unit, inputs=tuple(inputs))
             if p.role == "variance":  # of one term: the default prior is about their sum
                 p = p._replace(role="part_variance", n_inputs=len(inputs))
             found.append((part, p))
         return found
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
-        return self._with({"kernel": self.kernel.with_positions(inputs[:1])})
+        in_units = tuple(k.with_positions([name]) for k, name in zip(self.in_units, inputs, strict=False))
+        return self._with({"kernel": self.kernel.with_positions(inputs[:1]), "in_units": in_units})
 
     def _take_values(self, remaining: list[Any]) -> Self:
         one = self.kernel.parameters([""])
         vectors = [np.asarray(remaining.pop(0), dtype=float).reshape(-1, p.size) for p in one]
-        rows = zip(*vectors, strict=True)
+        rows = list(zip(*vectors, strict=True))
         per_column = tuple(
-            self.kernel.with_values([v if p.labels is not None else float(v[0]) for p, v in zip(one, row, strict=True)])
-            for row in rows
+            kernel.with_values([v if p.labels is not None else float(v[0]) for p, v in zip(one, row, strict=True)])
+            for kernel, row in zip(self.in_units or (self.kernel,) * len(rows), rows, strict=True)
         )
         return self._with({"per_column": per_column})
+
+
+def _joined_units(each: Sequence[Parameter]) -> tuple[float, ...]:
+    """Units of all components of one parameter of several columns."""
+    return tuple(np.concatenate([np.broadcast_to(np.asarray(q.unit), q.size) for q in each]).tolist())
 
 
 @dataclass(frozen=True)
@@ -122,6 +144,13 @@ class LocallyLinear(Kernel):
     def _child_owner(self, role: str, child: Kernel, own: Owner) -> Owner:
         name = own.within + role
         return Owner(name, f"{name}.")
+
+    def _child_units(self, units: Units, role: str) -> Units:
+        """Slopes are in the units of y per unit of the inputs, where all have the same."""
+        if role == "offset":
+            return units
+        unit = units.of((-1.0, 1.0), each=False)
+        return units.with_target(*([] if unit is None or isinstance(unit, tuple) else [unit]))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         inner = X @ X.T

@@ -10,11 +10,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import InducingPullback, Kernel, Owner, Pullback, Value, parameter, value_of
+from hmcgp.parameters.units import Units
 from hmcgp.runtime.typing import Array
 
 
@@ -113,6 +115,11 @@ class Product(_Pair):
     def diag(self, X: Array) -> Array:
         return self.left.diag(X) * self.right.diag(X)
 
+    def _child_units(self, units: Units, role: str) -> Units:
+        """One factor is in the units of y²: the first whose variance is left open, else the first that has one."""
+        first = self.left._amplitude() >= self.right._amplitude()
+        return units if first == (role == "left") else units.with_target(1.0)
+
 
 @dataclass(frozen=True)
 class Scaled(_Nameless):
@@ -125,6 +132,9 @@ class Scaled(_Nameless):
     """
 
     scale: Value = parameter("variance")
+
+    def _dimension(self, f: Any) -> tuple[float, float]:
+        return (0.0, 0.0 if self.kernel._amplitude() else 2.0)  # a factor, where the kernel has a variance
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         scale = value_of(self, "scale")
@@ -173,6 +183,11 @@ class On(_Nameless, Mapped):
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         return [inputs[i] for i in self._positions(inputs)]
 
+    def _child_units(self, units: Units, role: str) -> Units:
+        if any(isinstance(c, str) for c in self.columns):
+            raise InvalidInput(f"the kernel acts on {list(self.columns)}: use with_positions(names) first.")
+        return units.chosen([int(c) for c in self.columns])
+
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
         return On(self.kernel.with_positions(self._child_inputs(inputs)), tuple(self._positions(inputs)))
 
@@ -192,6 +207,26 @@ class On(_Nameless, Mapped):
         dX = np.zeros(X.shape)
         dX[:, np.asarray(self.columns, dtype=int)] = self.kernel.input_vjp(self._map(X), G)
         return dX
+
+
+@dataclass(frozen=True)
+class Stretched(_Nameless, Mapped):
+    """k(a x, a x'), each input multiplied by a factor: brings standardised inputs to one scale.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    factors : tuple of float
+        One for each input.
+    """
+
+    factors: tuple[float, ...]
+
+    def _map(self, X: Array) -> Array:
+        return np.ascontiguousarray(X * np.array(self.factors))
+
+    def input_vjp(self, X: Array, G: Array) -> Array:
+        return self.kernel.input_vjp(self._map(X), G) * np.array(self.factors)
 
 
 def _position(column: int | str, inputs: Sequence[str]) -> int:

@@ -16,6 +16,9 @@ in O(n² d) and without an (n, n, p) array.  Kernels combine:
 and `hmcgp.kernels.additive`, `.transformed` and `.derivatives` make more of them: one per column, of warped inputs, of
 rescaled functions, of derivatives.
 
+Numbers and priors are in the units of the inputs and of y as the user gave them, unless a kernel says
+``standardized=True``; an estimator that standardises calls `in_standard_units` once.
+
 A new kernel subclasses `Kernel` as a frozen dataclass, marks its parameters with `parameter(...)`, and defines `vjp`,
 `__call__` and `diag`; `hmcgp.kernels.check_gradient` tests it.  All of them return float64 arrays that they do not
 write to again, and leave X as it is: `hmcgp.kernels.contract` refuses a kernel that does otherwise.  `input_vjp` is
@@ -38,7 +41,8 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.parameters import Parameter, parameter
-from hmcgp.parameters.declaration import Parametric, Value, value_of
+from hmcgp.parameters.declaration import Parametric, Value, is_number, value_of
+from hmcgp.parameters.units import Units
 from hmcgp.runtime.typing import Array
 
 __all__ = ["InducingPullback", "Kernel", "Parameter", "Pullback", "Value", "parameter", "value_of"]
@@ -225,12 +229,50 @@ class Kernel(Parametric, ABC):
         """Kernel with column names replaced by positions among `inputs`, the names of all columns."""
         return self._with({n: k.with_positions(self._child_inputs(inputs)) for n, k in self.children().items()})
 
+    # -- units -------------------------------------------------------------------------------------------------------
+
+    def in_standard_units(self, units: Units) -> Kernel:
+        """Kernel whose numbers, priors and functions are for standardised inputs and targets of these units."""
+        changes: dict[str, Any] = {
+            name: child.in_standard_units(self._child_units(units, name)) for name, child in self.children().items()
+        }
+        if not self._shares_prior(units):
+            return self._with(changes | self._own_in_standard_units(units))
+        from hmcgp.kernels.algebra import Stretched
+
+        alike, factors = units.stretched()
+        return Stretched(self._with(changes | self._own_in_standard_units(alike)), factors)
+
+    def _child_units(self, units: Units, role: str) -> Units:
+        """Units of the inputs and targets of a kernel inside."""
+        return units
+
+    def _shares_prior(self, units: Units) -> bool:
+        """Whether inputs of different units share a parameter under one prior, and may be brought to one scale."""
+        fields = [f for f in self._own_fields() if isinstance(self._unit_of(f, units), tuple)]
+        priors = [f for f in fields if not (self.standardized or self._is_vector(f) or _is_fixed(self, f))]
+        return bool(priors) and all(getattr(self, f.name) is not None for f in fields)
+
+    def _amplitude(self) -> int:
+        """0 without parameters in the units of the targets, 1 if all are in the user's, 2 if one is standardised."""
+        own = [
+            2 if self.standardized or getattr(self, f.name) is None else 1
+            for f in self._own_fields()
+            if self._dimension(f)[1]
+        ]
+        return max([0, *own, *(child._amplitude() for child in self.children().values())])
+
     def _take_values(self, remaining: list[Any]) -> Self:
         """Take this kernel's values, its children's first, from the front of the list."""
         changes: dict[str, Any] = {name: child._take_values(remaining) for name, child in self.children().items()}
         for f in self._own_fields():
             changes[f.name] = remaining.pop(0)
         return self._with(changes)
+
+
+def _is_fixed(kernel: Kernel, f: Any) -> bool:
+    value = getattr(kernel, f.name)
+    return is_number(value) or getattr(value, "of_standardised", False)
 
 
 def _owner_names(owners: Sequence[Owner]) -> dict[Owner, str]:

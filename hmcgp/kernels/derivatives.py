@@ -24,6 +24,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Kernel, Pullback, value_of
 from hmcgp.kernels.compiled import stationary as core
 from hmcgp.kernels.stationary import Matern, SquaredExponential, Stationary
+from hmcgp.parameters.units import Units
 from hmcgp.runtime.typing import Array
 
 
@@ -62,6 +63,9 @@ class WithDerivatives(Kernel):
                 "derivative along the k-th input."
             )
         return inputs[:-1]
+
+    def _child_units(self, units: Units, role: str) -> Units:
+        return units.chosen(range(len(units.spread) - 1))
 
     def _rows(self, X: Array) -> _Rows:
         X = np.asarray(X, dtype=float)

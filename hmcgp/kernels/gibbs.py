@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from hmcgp.kernels.base import Kernel, Pullback, Value, check_columns, parameter
 from hmcgp.kernels.compiled import gibbs as core
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
+from hmcgp.parameters.units import Unit, Units
 from hmcgp.runtime.typing import Array
 
 
@@ -33,7 +35,7 @@ class Gibbs(Kernel):
         One per basis function or, with `ard`, one per input and basis function, those of the first input first.
     basis : callable, optional
         Takes inputs of shape (n, d) to basis functions φ of shape (n, m), such as `RadialBasis`.  Default: the inputs
-        themselves, φ_m(x) = x_m.
+        themselves, φ_m(x) = x_m (where an estimator standardises, from their means).
     ard : bool, default=False
         Length scales that vary independently along each input.
     """
@@ -43,6 +45,13 @@ class Gibbs(Kernel):
     weight: Value = parameter("log_length_slope", per_basis=True, support=REAL)
     basis: Basis | None = None
     ard: bool = False
+    _functions = ("basis",)
+
+    def _unit_of(self, f: Any, units: Units) -> Unit:
+        unit = super()._unit_of(f, units)
+        if f.name == "weight" and self.ard and isinstance(unit, tuple):
+            return unit * len(units.spread)  # those of the first input first
+        return unit
 
     def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         names = basis_names(self.basis, inputs)

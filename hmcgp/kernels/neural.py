@@ -39,7 +39,7 @@ class NeuralNetwork(Kernel):
 
     variance: Value = parameter("variance")
     bias_variance: Value = parameter("bias", allowed=(0.0,))
-    weight_variance: Value = parameter("weight", per_input=True)
+    weight_variance: Value = parameter("weight", per_input=True, dimension=(-2.0, 0.0))
     ard: bool = False
 
     def _gram(self, X: Array, X2: Array | None = None) -> Array:

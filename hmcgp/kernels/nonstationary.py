@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from hmcgp.kernels.base import (
     sum_if_shared,
     value_of,
 )
+from hmcgp.parameters.units import Units
 from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
 
@@ -60,9 +62,13 @@ class Linear(Kernel):
         One for all inputs or, with `ard`, one per input.
     ard : bool, default=False
         One variance per input.
+
+    Notes
+    -----
+    Where an estimator standardises, inputs are measured from their means: add `Constant` for the value there.
     """
 
-    variance: Value = parameter("variance", per_input=True)
+    variance: Value = parameter("variance", per_input=True, dimension=(-2.0, 2.0))
     ard: bool = False
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
@@ -143,6 +149,9 @@ class Polynomial(Kernel):
         super().__post_init__()
         check_count("degree", self.degree, 1)
 
+    def _dimension(self, f: Any) -> tuple[float, float]:
+        return (-2.0 if f.name == "weight" else 0.0, 2.0 / self.degree)
+
     def _base(self, X: Array, X2: Array | None = None) -> Array:
         return np.asarray(inner_products(X, X2, value_of(self, "weight")) + value_of(self, "bias"))
 
@@ -184,9 +193,14 @@ class Polynomial(Kernel):
 class _Walk(Kernel):
     """variance * r(t, t'), t = x - origin, for one input; walks to either side of the origin are independent."""
 
-    variance: Value = parameter("variance")
+    variance: Value = parameter("variance", dimension=(-1.0, 2.0))
     origin: float = 0.0
     _most_inputs = 1
+
+    def _own_in_standard_units(self, units: Units) -> dict[str, Any]:
+        check_inputs(self, len(units.spread))
+        origin = self.origin if self.standardized else (self.origin - units.centre[0]) / units.spread[0]
+        return super()._own_in_standard_units(units) | {"origin": origin}
 
     @abstractmethod
     def _unit(self, t: Array, t2: Array) -> Array:
@@ -264,6 +278,8 @@ class IntegratedWiener(_Walk):
     origin : float, default=0
         Where the walk starts.
     """
+
+    variance: Value = parameter("variance", dimension=(-3.0, 2.0))
 
     def _unit(self, t: Array, t2: Array) -> Array:
         a, b = np.minimum(t, t2), np.maximum(t, t2)

@@ -10,6 +10,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import InducingPullback, Kernel, Parameter, Pullback
+from hmcgp.parameters.units import Units
 from hmcgp.runtime.checks import refuse_class
 from hmcgp.runtime.typing import Array
 
@@ -54,6 +55,9 @@ class PerClass(Kernel):
 
     def with_positions(self, inputs: Sequence[str]) -> Kernel:
         return self._with({"kernels": tuple(k.with_positions(inputs) for k in self.kernels)})
+
+    def in_standard_units(self, units: Units) -> Kernel:
+        return self._with({"kernels": tuple(k.in_standard_units(units) for k in self.kernels), "standardized": True})
 
     def _take_values(self, remaining: list[Any]) -> Self:
         return self._with({"kernels": tuple(k._take_values(remaining) for k in self.kernels)})

@@ -82,9 +82,10 @@ class Periodic(Stationary):
     ard : bool, default=False
         One length scale, and one period if that is inferred, per input.
     period : float, sequence of float or prior, optional
-        In units of the inputs as the kernel sees them: standardised ones, if the estimator standardises.
+        In units of the inputs: 12.0 for years of monthly rows.
     """
 
+    length_scale: Value = parameter("length_scale", per_input=True, dimension=(0.0, 0.0))
     period: Value = parameter("period", per_input=True)
 
     def _circles(self, X: Array) -> tuple[Array, Array]:

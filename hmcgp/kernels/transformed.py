@@ -20,6 +20,7 @@ from hmcgp.kernels.algebra import Mapped, Wrapped
 from hmcgp.kernels.base import InducingPullback, Kernel, Parameter, Pullback, Value, parameter, value_of
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
+from hmcgp.parameters.units import Units
 from hmcgp.runtime.typing import Array
 
 
@@ -68,11 +69,17 @@ class Warped(Mapped):
     ----------
     kernel : Kernel
     warp : callable
-        Takes inputs of shape (n, d) to an array of shape (n, d'), row by row; `numpy.log` for one.  A named function
-        of a module rather than a lambda, if the fit is to be saved.
+        Takes inputs of shape (n, d), in the units of the table, to an array of shape (n, d'), row by row; `numpy.log`
+        for one.  The kernel inside sees its values as they are, of which the default priors expect standard deviations
+        near 1.  A named function of a module rather than a lambda, if the fit is to be saved.
     """
 
     warp: Callable[[Array], Array]
+    _functions = ("warp",)
+
+    def _child_units(self, units: Units, role: str) -> Units:
+        """Those of the warp: the kernel inside sees it as it is."""
+        return Units.plain(len(self._child_inputs([""] * len(units.spread))), units.target)
 
     def _map(self, X: Array) -> Array:
         U = np.asarray(self.warp(X), dtype=float)
@@ -93,7 +100,8 @@ class SinhArcsinh(_ParametricMap):
     """k(u(x), u(x')), u_k = sinh(tail_k asinh(x_k) - skew_k): inputs stretched by an increasing function.
 
     tail = 1 and skew = 0 change nothing.  A smaller tail draws far inputs in, as a logarithm does, and a larger one
-    stretches them; skew makes one side's distances longer than the other's.  For standardised inputs.
+    stretches them; skew makes one side's distances longer than the other's.  For standardised inputs; length scales
+    inside are in the units of the inputs where the map changes nothing.
 
     Parameters
     ----------
@@ -150,6 +158,9 @@ class Embedded(_ParametricMap):
         dphases = dU[:, 1::2] * U[:, ::2] - dU[:, ::2] * U[:, 1::2]
         return 2.0 * math.pi * dphases / period, [_gathered(self.period, -2.0 * math.pi * dphases * X / period**2)]
 
+    def _child_units(self, units: Units, role: str) -> Units:
+        return Units.plain(2 * len(units.spread), units.target)
+
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         return [f"{turn}({name})" for name in inputs for turn in ("cos", "sin")]
 
@@ -164,17 +175,19 @@ class Rescaled(Wrapped):
     ----------
     kernel : Kernel
     amplitude : callable, optional
-        Takes inputs of shape (n, d) to an array of shape (n,).  Then there is nothing to infer about it.
+        Takes inputs of shape (n, d), in the units of the table, to an array of shape (n,).  Then there is nothing to
+        infer about it.
     weight : float, sequence of float or prior, optional
         Without `amplitude`: one weight per basis function.
     basis : callable, optional
-        Takes inputs of shape (n, d) to basis functions φ of shape (n, m), such as `RadialBasis`.  Default: the inputs
-        themselves.
+        Takes inputs of shape (n, d), in the units of the table, to basis functions φ of shape (n, m), such as
+        `RadialBasis`.  Default: the inputs themselves (where an estimator standardises, from their means).
     """
 
     amplitude: Callable[[Array], Array] | None = None
     weight: Value = parameter("log_slope", per_basis=True, support=REAL)
     basis: Basis | None = None
+    _functions = ("amplitude", "basis")
 
     def __post_init__(self) -> None:
         if self.amplitude is not None and not (self.weight is None and self.basis is None):

@@ -20,6 +20,7 @@ from hmcgp.likelihoods.base import Derivatives, Likelihood
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters import parameter
 from hmcgp.parameters.declaration import REAL, Value, value_of
+from hmcgp.parameters.units import Unit, Units
 from hmcgp.runtime.typing import Array
 
 
@@ -102,7 +103,8 @@ class Gaussian(NoisyNumbers):
     noise : float or prior, optional
         *Variance* of the noise, in the units of y squared, as `variance` is that of the function.  0 where there is
         none, or none beside `known`.  Default: a prior for targets of mean 0 and variance 1,
-        LogNormal(-3, 2, lower=1e-6), with median 0.05 and 95 % within 0.001 to 2.5.
+        LogNormal(-3, 2, lower=1e-6), with median 0.05 and 95 % within 0.001 to 2.5 (of standardised targets, where an
+        estimator standardises).
     known : sequence of float, optional
         Known variances, one for each row, to which `noise` is added.
     """
@@ -142,13 +144,15 @@ class VaryingNoise(NoisyNumbers):
     weight : float, sequence of float or prior, optional
         One per basis function.  Default prior: Normal(0, 1/√d) each for d inputs; with one, a factor of 0.14 to 7.
     basis : callable, optional
-        Takes inputs of shape (n, d), on the scale of the model, to basis functions of shape (n, m), such as
-        `kernels.RadialBasis`.  Default: the inputs themselves, φ_j(x) = x_j.
+        Takes inputs of shape (n, d), in the units of the table, to basis functions of shape (n, m), such as
+        `kernels.RadialBasis`.  Default: the inputs themselves, φ_j(x) = x_j (where an estimator standardises, from
+        their means).
     """
 
     noise: Value = parameter("noise")
     weight: Value = parameter("log_noise", per_basis=True, support=REAL)
     basis: Basis | None = None
+    _functions = ("basis",)
 
     def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         return basis_names(self.basis, inputs)
@@ -203,6 +207,9 @@ class OutputNoise(NoisyNumbers):
 
     def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         return self.outputs
+
+    def _unit_of(self, f: Any, units: Units) -> Unit:
+        return tuple(target**2 for target in units.target)
 
     def for_rows(self, X: Array) -> Self:
         """Likelihood that knows the output of each row of X."""

@@ -1,4 +1,4 @@
-"""Basis functions of the inputs, for log-linear length scales, amplitudes and noise."""
+"""Functions of the inputs: bases of log-linear length scales, amplitudes and noise, and those that users write."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,6 +53,25 @@ class RadialBasis:
         return np.asarray(np.exp(-0.5 * squares / self.width**2))
 
 
+@dataclass(frozen=True)
+class OnOriginalScale:
+    """A user's function of inputs in his units, for inputs that are standardised.
+
+    Parameters
+    ----------
+    function : callable
+        Takes an array of shape (n, d).
+    centre, spread : tuple of float
+    """
+
+    function: Callable[[Array], Array]
+    centre: tuple[float, ...]
+    spread: tuple[float, ...]
+
+    def __call__(self, X: Array) -> Array:
+        return self.function(X * np.array(self.spread) + np.array(self.centre))
+
+
 def basis_values(basis: Basis | None, X: Array) -> Array:
     """Basis functions at the rows of X, of shape (n, m); the inputs themselves when there is none."""
     values = np.asarray(X if basis is None else basis(X), dtype=float)
@@ -67,6 +86,7 @@ def basis_names(basis: Basis | None, inputs: Sequence[str]) -> tuple[str, ...]:
     """One name per basis function: its own, if it has names, else its number."""
     if basis is None:
         return tuple(inputs)
-    if hasattr(basis, "names"):
-        return tuple(basis.names)
+    named = getattr(basis, "function", basis)  # inside `OnOriginalScale`
+    if hasattr(named, "names"):
+        return tuple(named.names)
     return tuple(str(m) for m in range(basis_values(basis, np.zeros((1, len(inputs)))).shape[1]))

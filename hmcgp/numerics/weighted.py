@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hmcgp.numerics import pareto
 from hmcgp.runtime.typing import Array
@@ -79,3 +79,9 @@ def weighted_quantile(x: Array, q: ArrayLike, weight: Array | None = None) -> An
     values = np.take_along_axis(columns, order, axis=0)
     found = np.array([np.interp(q.ravel(), p, v) for p, v in zip(place.T, values.T, strict=True)])  # (columns, k)
     return found.T.reshape(q.shape + x.shape[1:])
+
+
+def resampled(weight: Array) -> NDArray[np.intp]:
+    """Systematic resampling: S positions, each draw as often as its weight says, up to rounding."""
+    S = len(weight)
+    return np.minimum(np.searchsorted(np.cumsum(weight / weight.sum()), (np.arange(S) + 0.5) / S), S - 1)

@@ -8,20 +8,26 @@ A class with parameters is a frozen dataclass that derives from `Parametric` and
 The value of each is fixed (a number, or one number per input) or free (anything else, in practice a prior; None stands
 for the default prior of its role); nothing here looks inside a prior.  An object can be evaluated once `with_values`
 has put a number in place of every parameter.
+
+Numbers and priors are in the units of the inputs and targets as the user gave them, also where an estimator
+standardises both: it calls `in_standard_units` once (`hmcgp.parameters.units`).  ``standardized=True`` says that they
+are about standardised inputs and targets already.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from numbers import Real
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
 from hmcgp.errors import InvalidInput
+from hmcgp.numerics.basis import OnOriginalScale
+from hmcgp.parameters.units import DIMENSIONS, Unit, Units, Unlike, in_unit
 from hmcgp.runtime.typing import Array
 
 Value: TypeAlias = Any  # a number, an array of numbers, None (the default prior), or a prior
@@ -41,6 +47,8 @@ class Parameter(NamedTuple):
     n_inputs: int = 1  # that its kernel sees
     support: tuple[float, float] = POSITIVE  # the open interval that its values lie in
     of_class: str | None = None  # whose latent function it shapes, where each class has a kernel of its own
+    unit: Unit = 1.0  # by which to multiply values for those in the user's units; None where there is no such number
+    inputs: tuple[str, ...] = ()  # that its kernel sees
 
     @property
     def is_free(self) -> bool:
@@ -74,6 +82,7 @@ def parameter(
     per_basis: bool = False,
     support: tuple[float, float] = POSITIVE,
     allowed: tuple[float, ...] = (),
+    dimension: tuple[float, float] | None = None,
 ) -> Any:
     """Declare a dataclass field as a parameter.
 
@@ -89,14 +98,41 @@ def parameter(
         The open interval that its values, and the support of its prior, lie in.
     allowed : tuple of float, default=()
         Further values that may be given, such as an end of the interval.
+    dimension : tuple of float, optional
+        Powers of the units of input and target that it is measured in: (1, 0) for a length scale, (0, 2) for a
+        variance, (-2, 2) for that of a slope.  Default: that of its role, or none.
     """
     metadata = {"role": role, "per_input": per_input, "per_basis": per_basis, "support": support, "allowed": allowed}
+    metadata["dimension"] = DIMENSIONS.get(role, (0.0, 0.0)) if dimension is None else dimension
     return field(default=None, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class Parametric:
-    """Base class of frozen values with parameters, each fixed or free."""
+    """Base class of frozen values with parameters, each fixed or free.
+
+    Parameters
+    ----------
+    standardized : bool, default=False
+        Numbers and priors are about standardised inputs and targets, where an estimator standardises them.  Default:
+        they are in the units of the table.
+    """
+
+    standardized: bool = field(default=False, kw_only=True)
+    units: tuple[Unit, ...] | None = field(  # of each parameter, once an estimator has standardised
+        default=None, kw_only=True, repr=False, compare=False, metadata={"noted": True}
+    )
+    _functions: ClassVar[tuple[str, ...]] = ()  # fields that hold functions of the inputs
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = Parametric.__repr__  # type: ignore[method-assign]  # dataclass would write a longer one
+
+    def __repr__(self) -> str:
+        ordered = sorted(fields(self), key=lambda f: bool(f.kw_only))  # as in calls
+        told = [f for f in ordered if f.repr and f.init and _is_told(f, getattr(self, f.name))]
+        return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in told)})"
 
     def __post_init__(self) -> None:
         for f in self._own_fields():
@@ -139,7 +175,7 @@ class Parametric:
 
     def _own_parameters(self, inputs: Sequence[str]) -> list[Parameter]:
         """Parameters of this object itself, without those of its parts."""
-        found = []
+        found: list[Parameter] = []
         for f in self._own_fields():
             value = getattr(self, f.name)
             given = isinstance(value, tuple | np.ndarray)  # one number per component was written down
@@ -151,7 +187,13 @@ class Parametric:
                     f"({', '.join(labels)}). Give one number, or one for each."
                 )
             size = 1 if labels is None else len(labels)
-            found.append(Parameter(f.name, size, labels, value, f.metadata["role"], len(inputs), f.metadata["support"]))
+            found.append(
+                Parameter(
+                    *(f.name, size, labels, value, f.metadata["role"], len(inputs), f.metadata["support"]),
+                    unit=1.0 if self.units is None else self.units[len(found)],
+                    inputs=tuple(inputs),
+                )
+            )
         return found
 
     def _components(self, f: Any, inputs: Sequence[str]) -> tuple[str, ...] | None:
@@ -164,6 +206,53 @@ class Parametric:
     def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
         """Names of the basis functions of parameters with `per_basis`: of the inputs, unless a class says otherwise."""
         return tuple(inputs)
+
+    def in_standard_units(self, units: Units) -> Any:
+        """Copy whose numbers, priors and functions are for standardised inputs and targets of these units."""
+        return self._with(self._own_in_standard_units(units))
+
+    def _own_in_standard_units(self, units: Units) -> dict[str, Any]:
+        """Own fields for standardised inputs and targets."""
+        changes: dict[str, Any] = {"standardized": True}
+        found = []
+        for f in self._own_fields():
+            value, unit = getattr(self, f.name), self._unit_of(f, units)
+            if not (value is None or self.standardized):
+                changes[f.name] = value = self._converted(f, value, unit)
+            shared = isinstance(unit, tuple) and not (self._is_vector(f) or isinstance(value, tuple))
+            found.append(None if shared else unit)
+        changes["units"] = tuple(found)
+        for name in self._functions:
+            function = getattr(self, name)
+            if not (function is None or self.standardized or units.are_plain):
+                changes[name] = OnOriginalScale(function, units.centre, units.spread)
+        return changes
+
+    def _converted(self, f: Any, value: Value, unit: Unit) -> Value:
+        try:
+            if unit is not None:
+                return in_unit(value, unit, is_vector=self._is_vector(f))
+        except Unlike:
+            pass
+        name = type(self).__name__
+        raise InvalidInput(
+            f"'{f.name}' of {name} is {value!r}, in the units of the table, but it belongs to several columns (of "
+            "inputs, or of y), which standardisation scales differently. Take ard=True (or a kernel for each column, "
+            f"k.on(...)), say {name}(..., standardized=True) if it is meant for standardised columns, or "
+            "standardize=False."
+        )
+
+    def _unit_of(self, f: Any, units: Units) -> Unit:
+        """Unit of a parameter: for each component, where they differ."""
+        return units.of(self._dimension(f), each=f.metadata["per_input"] or f.metadata["per_basis"])
+
+    def _dimension(self, f: Any) -> tuple[float, float]:
+        """Powers of the units of input and target that a parameter is measured in."""
+        of_function = f.metadata["per_basis"] and getattr(self, "basis", None) is not None
+        return (0.0, 0.0) if of_function else f.metadata["dimension"]
+
+    def _is_vector(self, f: Any) -> bool:
+        return bool(f.metadata["per_basis"] or (f.metadata["per_input"] and getattr(self, "ard", False)))
 
     def with_values(self, values: Sequence[Array | float]) -> Self:
         """Copy of this object with a number, or array, in place of every entry of `parameters`, in that order.
@@ -187,6 +276,11 @@ class Parametric:
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, **changes)
         return new
+
+
+def _is_told(f: Any, value: Any) -> bool:
+    """Whether the value of a field differs from its default."""
+    return f.default is MISSING or not (value is f.default or (type(value) is type(f.default) and value == f.default))
 
 
 @cache

@@ -6,6 +6,7 @@ A sampler moves in u, on the whole line; a parameter x lives on its support.  If
 
     Identity    x = u               log |dx/du| = 0                          d/du 0
     Log         x = a + exp(u)      log |dx/du| = u                          d/du 1
+    Divided     x = T(u)/c          log |dx/du| = log |dT/du| - log c        d/du as of T
     Logit       x = b/(1 + e^-u)    log |dx/du| = log x + log(1 - x/b)       d/du 1 - 2x/b
                                                 = log b - |u| - 2 log(1 + e^-|u|)   = -tanh(u/2)
 
@@ -121,6 +122,38 @@ class Logit(Transform):
 
     def dlog_jacobian(self, u: Array) -> Array:
         return -np.tanh(0.5 * np.asarray(u, dtype=float))
+
+
+@dataclass(frozen=True)
+class Divided(Transform):
+    """x = T(u)/unit, for parameters measured in other units than those of T; the units may be one for each row of u."""
+
+    transform: Transform
+    unit: float | tuple[float, ...]
+
+    def _unit(self, u: Array) -> Array:
+        return along_rows(self.unit, np.ndim(u))
+
+    def constrain(self, u: Array) -> Array:
+        return np.asarray(self.transform.constrain(u) / self._unit(u))
+
+    def unconstrain(self, x: Array) -> Array:
+        return self.transform.unconstrain(x * self._unit(x))
+
+    def dconstrain(self, u: Array) -> Array:
+        return np.asarray(self.transform.dconstrain(u) / self._unit(u))
+
+    def log_jacobian(self, u: Array) -> Array:
+        return np.asarray(self.transform.log_jacobian(u) - np.log(self._unit(u)))
+
+    def dlog_jacobian(self, u: Array) -> Array:
+        return self.transform.dlog_jacobian(u)
+
+
+def along_rows(values: float | tuple[float, ...], n_axes: int) -> Array:
+    """Number, or numbers along the first of so many axes."""
+    array = np.asarray(values, dtype=float)
+    return array.reshape(array.shape + (1,) * (n_axes - array.ndim)) if array.ndim else array
 
 
 def _inside(x: Array, lower: float, upper: float) -> Array:

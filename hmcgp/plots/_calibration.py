@@ -39,19 +39,21 @@ def calibration(
     of: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a reliability diagram: observed frequency against predicted probability of a class.
+    """Draw a reliability diagram: observed frequency against predicted probability.
 
-    Bins hold about equally many cases. Bars, joined to a band, are Jeffreys intervals of the frequency in each bin; the
-    histogram beneath counts the predictions.
+    Of a classifier, of a class: bins hold about equally many cases, bars are Jeffreys intervals of the frequency in
+    each bin, and the histogram beneath counts the predictions.  Of a regressor, of central predictive intervals: the
+    share of the observations that lie within them.
 
     Parameters
     ----------
-    gp : fitted classifier, or array of shape (n,) or (n, C)
+    gp : fitted classifier or regressor, or array of shape (n,) or (n, C)
         An array holds predicted probabilities, of the classes in sorted order; one-dimensional, of the second of two.
     X : array or DataFrame of shape (n, d)
-        Inputs, best those of cases not used in the fit. Not needed with an array of probabilities.
+        Inputs, best those of cases not used in the fit. Not needed with an array of probabilities; a regressor without
+        them predicts each training row from the others.
     y : array of shape (n,)
-        Labels.
+        Labels or numbers.
     n_bins : int, default 10
         Number of bins; tied predictions share a bin, so there may be fewer.
     prob : float, default 0.9
@@ -69,9 +71,12 @@ def calibration(
     check_prob(prob)
     if n_bins < 1:
         raise InvalidInput(f"'n_bins' must be at least 1; got {n_bins}.")
+    if hasattr(gp, "residuals") and not hasattr(gp, "predict_proba"):
+        require(gp, "trace_")
+        return _coverage(gp.residuals(X, y), prob, style.new_axes(ax, (4.6, 4.8)))
     if y is None:
         raise InvalidInput("'y', the labels to compare with, must be given.")
-    p, label, event = _probabilities(gp, X, y, of)
+    p, label, event = class_probability(gp, X, y, of)
     if len(p) != len(event):
         raise InvalidInput(f"'y' must have one label per prediction; got {len(event)} labels for {len(p)} predictions.")
     ax = style.new_axes(ax, (4.6, 5.2))
@@ -85,7 +90,25 @@ def calibration(
     return ax
 
 
-def _probabilities(gp: Any, X: Any, y: ArrayLike, of: Any) -> tuple[Array, Any, NDArray[np.bool_]]:
+def _coverage(found: Any, prob: float, ax: Axes) -> Axes:
+    """Draw the share of observations within central intervals against their probability."""
+    levels = np.linspace(0.05, 0.95, 19)
+    n = int(np.isfinite(found.pit).sum())
+    share = found.coverage(levels)
+    # what calibrated predictions would give: Jeffreys intervals around the diagonal
+    low, high = (beta.ppf(q, n * levels + 0.5, n * (1.0 - levels) + 0.5) for q in (0.5 - prob / 2, 0.5 + prob / 2))
+    ax.fill_between(levels, low, high, color=style.PALE, lw=0, label=f"{100 * prob:g} % range, if calibrated")
+    ax.plot([0, 1], [0, 1], color=style.GREY, lw=1.0, ls=style.DASHED, label="perfectly calibrated", zorder=1)
+    rows = "rows, each left out" if found.left_out else "rows"
+    ax.plot(levels, share, "o-", ms=5, lw=1.2, color=style.BLUE, mec="white", mew=0.8, label=f"observed, {n} {rows}")
+    ax.legend(loc="upper left", frameon=False, fontsize=style.SMALL, labelcolor=style.INK, handlelength=1.8)
+    ax.set(xlabel="probability of the predictive interval", ylabel="share of observations within")
+    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+    style.clean(ax)
+    return ax
+
+
+def class_probability(gp: Any, X: Any, y: ArrayLike, of: Any) -> tuple[Array, Any, NDArray[np.bool_]]:
     """Return the probability of a class, its label, and where it came true."""
     if hasattr(gp, "predict_proba"):
         require(gp, "classes_")
@@ -94,8 +117,7 @@ def _probabilities(gp: Any, X: Any, y: ArrayLike, of: Any) -> tuple[Array, Any, 
         p, classes = np.asarray(gp.predict_proba(X)), np.asarray(gp.classes_)
     elif hasattr(gp, "fit"):
         raise InvalidInput(
-            f"plots.calibration is of the probabilities of classes, and a {type(gp).__name__} has none: see "
-            "plots.predictive."
+            f"plots.calibration is of probabilities of classes or of intervals, and a {type(gp).__name__} has neither."
         )
     else:
         p, classes = np.asarray(gp, dtype=float), np.unique(np.asarray(y))
@@ -139,7 +161,6 @@ def _reliability(ax: Axes, bins: Bins, prob: float, label: str) -> None:
     ax.vlines(
         bins.predicted, bins.low, bins.high, color=style.BLUE, lw=1.6, alpha=0.55, label=f"{100 * prob:g} % interval"
     )
-    ax.fill_between(bins.predicted, bins.low, bins.high, color=style.BLUE, alpha=0.1, lw=0)
     ax.plot(bins.predicted, bins.observed, "o", ms=6, color=style.BLUE, mec="white", mew=0.9, label=label, zorder=3)
     ax.legend(loc="upper left", frameon=False, fontsize=style.SMALL, labelcolor=style.INK, handlelength=1.8)
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import style
+from hmcgp.reporting import units as units_of
 from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def require(gp: object, *attributes: str) -> None:
         raise InvalidInput(
             f"this picture is of a fitted estimator with {', '.join(map(repr, missing))}, which a {kind} does not have."
         )
+
+
+def in_units(gp: Any, trace: Any, units: str) -> Any:
+    """Return a trace of a fit with its hyperparameters in these units."""
+    return trace if units == "standardized" else units_of.in_units(trace, gp.parameters_, units)
 
 
 def binary_classes(classes: ArrayLike) -> NDArray[Any]:

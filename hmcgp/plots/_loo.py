@@ -21,15 +21,16 @@ _NAMED = 5  # rows named in the picture
 
 
 def loo(gp: Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Draw the leave-one-out log probability (top) and the Pareto k (bottom) of every row.
+    """Draw the leave-one-out log probability, or density, (top) and the Pareto k (bottom) of every row.
 
-    Below log 1/2 a row is predicted worse than by a coin.  The five worst rows are named by their index; rows whose k
-    exceeds 0.7, where the value above is not reliable, are vermilion in both panels.
+    Of two classes, rows below log 1/2 are predicted worse than by a coin; of C, below log 1/C, worse than by chance.
+    The five worst rows are named by their index; rows whose k exceeds 0.7, where the value above is not reliable, are
+    vermilion in both panels.
 
     Parameters
     ----------
     gp : fitted estimator or LeaveOneOut
-        The value of `gp.loo()` serves as well.
+        The value of `gp.loo()` serves as well, without the line of chance, as it does not know the classes.
     axes : ndarray of Axes of shape (2,), optional
         Drawn into when given.
 
@@ -43,14 +44,17 @@ def loo(gp: Any, *, axes: NDArray[Any] | None = None) -> NDArray[Any]:
     top, bottom = axes = style.grid_of_axes(axes, (2,), (7.0, 5.0), sharex=True, gridspec_kw=heights)
     bad = k > _K_LIMIT
     _points(top, values.pointwise, bad)
-    top.axhline(np.log(0.5), color=style.GREY, lw=1.0, ls=style.DASHED, zorder=1)
-    top.text(0.995, np.log(0.5), "a coin", transform=top.get_yaxis_transform(), ha="right", va="bottom", **style.NOTE)
+    classes = getattr(gp, "classes_", None)
+    if classes is not None:
+        chance, name = -np.log(len(classes)), "a coin" if len(classes) == 2 else "chance"
+        top.axhline(chance, color=style.GREY, lw=1.0, ls=style.DASHED, zorder=1)
+        top.text(0.995, chance, name, transform=top.get_yaxis_transform(), ha="right", va="bottom", **style.NOTE)
     for i in np.argsort(values.pointwise)[:_NAMED]:
         place = float(i), float(values.pointwise[i])
         top.annotate(str(i), place, (4, 0), textcoords="offset points", va="center", **style.NOTE)
     title = f"elpd {np.sum(values.pointwise):.1f}, log loss {-np.mean(values.pointwise):.3f}, {len(k)} rows"
     top.set_title(title, **style.TITLE)
-    top.set(ylabel="log p(label | other rows)")
+    top.set(ylabel=f"log p({'y' if classes is None else 'label'} | other rows)")
     _shapes(bottom, k, bad)
     bottom.set(xlabel="row", ylabel="Pareto k")
     for ax in axes:

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
 from hmcgp.plots import style
-from hmcgp.plots._checks import require
+from hmcgp.plots._checks import in_units, require
 from hmcgp.reporting import diagnostics
 from hmcgp.runtime.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_LOG_DECADES = 1.5  # a positive parameter spread wider than this gets a logarithmic axis
 
 
 def trace(
@@ -25,14 +23,15 @@ def trace(
     *,
     var_names: str | Sequence[str] | None = None,
     max_rows: int | None = 12,
+    units: str = "standardized",
     axes: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """Draw the posterior density (left) and the trace (right) of each parameter, one line per chain.
 
-    Positive parameters whose draws span more than 1.5 decades get a logarithmic axis, and their density is
-    then that of the logarithm. Ticks along the bottom mark divergent transitions.
+    Axes are logarithmic, and densities those of the logarithm, except for parameters that take negative values.
+    Ticks along the bottom mark divergent transitions.
 
-    Where the draws carry weights, as after `refine`, the chains are drawn as they ran (`sampling_trace_`), and a black
+    Where the draws carry weights, as after `refine`, the chains are drawn as they ran (`sampling_trace_`), and a thick
     line adds the density of the weighted draws, over which predictions average.
 
     Parameters
@@ -45,6 +44,8 @@ def trace(
         whatever `max_rows`.
     max_rows : int or None, default 12
         Most parameters drawn when `var_names` is not given; None for all.
+    units : {"standardized", "input"}, default="standardized"
+        Of the parameters, as of `gp.summary`.
     axes : ndarray of Axes of shape (n_rows, 2), optional
         Drawn into when given.
 
@@ -53,8 +54,8 @@ def trace(
     ndarray of Axes of shape (n_rows, 2)
     """
     require(gp, "trace_")
-    weighted = gp.trace_ if getattr(gp.trace_, "log_weight", None) is not None else None
-    run = gp.trace_ if weighted is None else gp.sampling_trace_
+    weighted = in_units(gp, gp.trace_, units) if getattr(gp.trace_, "log_weight", None) is not None else None
+    run = in_units(gp, gp.trace_ if weighted is None else gp.sampling_trace_, units)
     names = list(run.names)
     columns = diagnostics.select(names, var_names, "var_names")
     shown = columns if var_names is not None else columns[:max_rows]
@@ -66,27 +67,27 @@ def trace(
     for (left, right), column in zip(axes, shown, strict=True):
         limits, log = _row(left, right, run.draws[:, :, column], diverging)
         if weighted is not None:
-            _density(left, weighted.flat[:, column], log, limits, style.INK, weighted.weight)
+            _density(left, weighted.flat[:, column], log, limits, style.INK, weighted.weight, width=2.2)
         left.set_title(names[column], **style.TITLE)
     _annotate(axes, run.draws.shape[0], int(diverging.sum()), len(shown), len(columns))
-    if weighted is not None:
-        axes[0, 0].set_title("black: weighted", loc="right", **style.NOTE)
+    notes = ["units of the table"] * (units == "input") + ["thick: weighted"] * (weighted is not None)
+    axes[0, 0].set_title(", ".join(notes), loc="right", **style.NOTE)
     return axes
 
 
 def _row(left: Axes, right: Axes, draws: Array, diverging: NDArray[np.bool_]) -> tuple[tuple[float, float], bool]:
     """Draw one parameter; return the range of its draws, and whether its axis is logarithmic."""
     low, high = float(draws.min()), float(draws.max())
-    log = low > 0.0 and np.log10(high / low) > _LOG_DECADES
+    log = low > 0.0
     for chain, values in enumerate(draws):
         colour = style.CHAINS[chain % len(style.CHAINS)]
         _density(left, values, log, (low, high), colour)
-        right.plot(values, color=colour, lw=0.6, alpha=0.75, rasterized=values.size > 5000)
+        right.plot(values, color=colour, lw=0.6, alpha=0.75, rasterized=values.size > 5000, label=f"chain {chain}")
     _ticks(left, draws[diverging])
     _ticks(right, np.nonzero(diverging)[1])
     if log:
-        left.set_xscale("log")
-        right.set_yscale("log")
+        style.log_axis(left.xaxis)
+        style.log_axis(right.yaxis)
     left.set_ylim(bottom=0.0)
     left.set_yticks([])
     right.set_xlim(0, draws.shape[1])
@@ -96,7 +97,13 @@ def _row(left: Axes, right: Axes, draws: Array, diverging: NDArray[np.bool_]) ->
 
 
 def _density(
-    ax: Axes, values: Array, log: bool, limits: tuple[float, float], colour: str, weight: Array | None = None
+    ax: Axes,
+    values: Array,
+    log: bool,
+    limits: tuple[float, float],
+    colour: str,
+    weight: Array | None = None,
+    width: float = 1.2,
 ) -> None:
     x = np.log10(values) if log else values
     if np.ptp(x) <= 1e-12 * max(1.0, float(np.abs(x).max())):
@@ -104,7 +111,7 @@ def _density(
         return
     low, high = np.log10(limits) if log else limits
     grid = np.linspace(low, high, 200)
-    ax.plot(10.0**grid if log else grid, gaussian_kde(x, weights=weight)(grid), color=colour, lw=1.2)
+    ax.plot(10.0**grid if log else grid, gaussian_kde(x, weights=weight)(grid), color=colour, lw=width)
 
 
 def _ticks(ax: Axes, positions: NDArray[Any]) -> None:
@@ -114,10 +121,12 @@ def _ticks(ax: Axes, positions: NDArray[Any]) -> None:
 
 
 def _annotate(axes: NDArray[Any], n_chains: int, n_diverging: int, n_shown: int, n_total: int) -> None:
-    text = f"{n_chains} chain{'s' * (n_chains > 1)}"
+    if n_chains > 1:
+        style.legend_above(axes[0, 1])
+        for line in axes[0, 1].get_legend().get_lines():
+            line.set_linewidth(1.6)
     if n_diverging:
-        text += f"   |  divergent transition ({n_diverging})"
-    axes[0, 1].set_title(text, loc="right", **style.NOTE)
+        axes[0, 1].set_title(f"|  divergent transition ({n_diverging})", loc="right", **style.NOTE)
     for right in axes[:-1, 1]:
         right.tick_params(labelbottom=False)
     axes[-1, 1].set_xlabel("draw", fontsize=style.TEXT, color=style.INK)

@@ -51,6 +51,13 @@ def grid_of_axes(
     return axes
 
 
+def pair_of_axes(axes: NDArray[Any] | None, figsize: tuple[float, float], widths: tuple[float, float]) -> NDArray[Any]:
+    """Return two `axes`, or those of a new figure, side by side."""
+    if axes is not None:
+        return grid_of_axes(axes, (2,), figsize)
+    return grid_of_axes(None, (1, 2), figsize, gridspec_kw={"width_ratios": widths}).ravel()
+
+
 def clean(ax: Axes, *, hide: tuple[str, ...] = ("top", "right")) -> None:
     """Remove the spines that carry no information and make the rest quiet."""
     for side, spine in ax.spines.items():
@@ -59,6 +66,25 @@ def clean(ax: Axes, *, hide: tuple[str, ...] = ("top", "right")) -> None:
     ax.tick_params(which="both", color=GREY, labelcolor=INK, labelsize=SMALL)
     for label in (ax.xaxis.label, ax.yaxis.label):
         label.set(size=TEXT, color=INK)
+
+
+def log_axis(axis: Any) -> None:
+    """Make an axis logarithmic, with plain numbers at its ticks: few of them, however wide or narrow its range."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    class FewTicks(LogLocator):
+        def tick_values(self, vmin: float, vmax: float) -> Any:
+            decades = np.log10(vmax / vmin)
+            if decades < 0.6:
+                return MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(vmin, vmax)
+            subs = (1.0, 2.0, 5.0) if decades < 1.4 else (1.0, 3.0) if decades < 2.2 else (1.0,)
+            powers = np.arange(np.floor(np.log10(vmin)), np.ceil(np.log10(vmax)) + 1.0)[:: max(int(decades // 3.5), 1)]
+            return np.sort(np.multiply.outer(10.0**powers, subs).ravel())
+
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+    axis.set_major_locator(FewTicks())
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def legend_above(ax: Axes) -> None:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hmcgp.numerics.weighted import K_LIMIT, Weights, pareto_smoothed
+from hmcgp.numerics.weighted import K_LIMIT, Weights, pareto_smoothed, resampled
 from hmcgp.posterior.kept import KeptPredictors
 from hmcgp.runtime.typing import Array
 
@@ -60,9 +59,3 @@ class WeightedDraws:
 
 
 Draws: TypeAlias = Array | WeightedDraws  # of shape (S, p), with equal weights or with their own
-
-
-def resampled(weight: Array) -> NDArray[np.intp]:
-    """Systematic resampling: S positions, each draw as often as its weight says, up to rounding."""
-    S = len(weight)
-    return np.minimum(np.searchsorted(np.cumsum(weight / weight.sum()), (np.arange(S) + 0.5) / S), S - 1)

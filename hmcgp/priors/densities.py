@@ -39,6 +39,7 @@ class Prior(ABC):
     _support: ClassVar[tuple[float, float]] = (0.0, math.inf)
     _transform: ClassVar[Transform] = Log()
     _signed: ClassVar[tuple[str, ...]] = ()  # parameters that may be zero or negative
+    of_standardised: ClassVar[bool] = False  # True: always about standardised inputs
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -88,6 +89,12 @@ class Prior(ABC):
         t = self.transform
         x = t.constrain(u)
         return self.logpdf(x) + t.log_jacobian(u), self.dlogpdf(x) * t.dconstrain(u) + t.dlog_jacobian(u)
+
+    def in_units(self, unit: float | tuple[float, ...]) -> Prior:
+        """Prior of x where unit * x follows this one; one unit for all values, or one for each."""
+        from hmcgp.priors.units import InUnits
+
+        return InUnits(self, unit)
 
     def _where_inside(self, formula: Any, x: Array, otherwise: float) -> Array:
         x = np.asarray(x, dtype=float)

@@ -20,7 +20,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.parameters import Parameter
 from hmcgp.parameters.declaration import POSITIVE, interval
-from hmcgp.parameters.transforms import Log, Transform
+from hmcgp.parameters.transforms import Divided, Log, Transform
 from hmcgp.priors import Prior, default_prior
 from hmcgp.runtime.typing import Array
 
@@ -42,15 +42,16 @@ class HyperPrior:
         self._priors: list[Prior] = [p.value for p in self.parameters]
         self._support = self._per_value([q.support for q in self._priors])
         self._transforms = _runs(self._priors, self.slices)
-        self._exponential = [t for t, _ in self._transforms] == [Log()]
+        self._exponential = all(getattr(t, "transform", t) == Log() for t, _ in self._transforms)  # or a multiple
         laws = [q.normal for q in self._priors]
         self._normal = None if None in laws else self._per_value(laws)  # mean, sd
         if self._normal is not None:
             self._log_norm = -float(np.sum(np.log(self._normal[1]))) - 0.5 * self.n_dim * LOG_2PI
 
     def _per_value(self, pairs: Sequence[Any]) -> Array:
-        """Pairs of one number per parameter as rows of one number per value, of shape (2, n_dim)."""
-        return np.repeat(np.array(pairs).reshape(-1, 2), [p.size for p in self.parameters], axis=0).T
+        """Pairs of numbers, or of arrays, for each parameter as rows of one number per value, of shape (2, n_dim)."""
+        parts = [np.broadcast_to(np.array(q).T, (p.size, 2)) for q, p in zip(pairs, self.parameters, strict=True)]
+        return np.concatenate([np.empty((0, 2)), *parts]).T
 
     def constrain(self, u: Array) -> Array:
         """Natural parameters at u, of shape (n_dim,)."""
@@ -142,7 +143,7 @@ def with_prior(p: Parameter, targets: str) -> Parameter:
             f"'{p.name}' must be a number, which fixes it, or a prior, under which it is inferred; got {p.value!r}. "
             "See hmcgp.priors."
         )
-    (lower, upper), (least, most) = p.support, p.value.support
+    (lower, upper), (least, most) = p.support, map(float, (np.min(p.value.support[0]), np.max(p.value.support[1])))
     if not lower <= least < most <= upper:
         if p.support == POSITIVE:
             raise InvalidInput(
@@ -164,5 +165,10 @@ def _of_size(p: Parameter, value: Array) -> Array:
 
 def _runs(priors: list[Prior], slices: list[slice]) -> list[tuple[Transform, slice]]:
     """Transforms with the coordinates they act on, neighbours of one kind taken together: one call for all, mostly."""
-    groups = [[*group] for _, group in groupby(zip(priors, slices, strict=True), key=lambda pair: pair[0].transform)]
+
+    def kind(pair: tuple[Prior, slice]) -> Any:
+        transform = pair[0].transform
+        return (transform, pair[1].start if isinstance(transform, Divided) else None)  # by units of its own
+
+    groups = [[*group] for _, group in groupby(zip(priors, slices, strict=True), key=kind)]
     return [(group[0][0].transform, slice(group[0][1].start, group[-1][1].stop)) for group in groups]

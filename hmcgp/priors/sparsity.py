@@ -13,6 +13,8 @@ has the density sech(v - log τ)/π, so
 by the trapezoidal rule, whose error falls exponentially with 1/h: the integrand is analytic, and as narrow as
 1/sqrt(d + 1) at most.  `logpdf` and the like then concern all values together: the entries they return add up to the
 joint log density, in equal shares.
+
+As these priors compare inputs with each other, they are always about standardised inputs.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ class SparsityPrior(Prior):
 
     scale: float
     _rate: ClassVar[float]  # negative: long length scales are small weights
+    of_standardised = True
 
     def logpdf_unconstrained(self, u: Array) -> tuple[Array, Array]:
         """Shares of the joint log density of u, and its gradient (see `Prior.logpdf_unconstrained`)."""

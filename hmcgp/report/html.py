@@ -14,9 +14,10 @@ from hmcgp.plots.style import as_png
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #222; --paper: #fff; --quiet: #667; --line: #d8dbe0; --card: #f5f6f8;
-  --good: #1a7f4b; --warn: #b25b00; --accent: #0072b2; }
+  --good: #1a7f4b; --warn: #b25b00; --accent: #0072b2; --picture: #fff; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #16181c; --quiet: #9aa3ad; --line: #363b43;
-  --card: #1f2329; --good: #4cc38a; --warn: #ffa94d; --accent: #58b0e3; } }
+  --card: #1f2329; --good: #4cc38a; --warn: #ffa94d; --accent: #58b0e3; --picture: #1a1a1a; }
+  figure img { filter: invert(0.9) hue-rotate(180deg); } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
@@ -29,7 +30,8 @@ table { border-collapse: collapse; font-size: 0.92rem; margin: 0.6rem 0; font-va
 th, td { padding: 0.28rem 0.8rem 0.28rem 0; text-align: right; border-bottom: 1px solid var(--line);
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } thead th { color: var(--quiet); font-weight: 600; }
-figure { margin: 0.8rem 0; background: #fff; border: 1px solid var(--line); border-radius: 6px; padding: 0.6rem; }
+figure { margin: 0.8rem 0; background: var(--picture); border: 1px solid var(--line); border-radius: 6px;
+  padding: 0.6rem; }
 figure img { display: block; width: 100%; height: auto; margin: 0 auto; }
 .tiles { display: flex; flex-wrap: wrap; gap: 0.8rem; margin: 1rem 0; }
 .tile { background: var(--card); border-radius: 8px; padding: 0.7rem 1rem; flex: 1 1 9rem; }

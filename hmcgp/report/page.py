@@ -89,6 +89,12 @@ def _quality(gp: Any, X: pd.DataFrame, y: Any, loo: Any) -> str:
         ax = plots.calibration(p_second, y=np.asarray(y))
         text = "Calibration: of rows to which the others give some probability of the class, that share should have it."
         parts.append(html.picture(ax, text) + html.paragraph(text, "quiet"))
+    if not hasattr(gp, "classes_") and np.ndim(y) == 1:
+        text = (
+            "Residuals of rows that are each predicted by the others, as normal quantiles, and how often observations "
+            "fall into each tenth of what was predicted: flat, where intervals are as wide as they should be."
+        )
+        parts.append(html.picture(plots.residuals(gp)[0], text) + html.paragraph(text, "quiet"))
     return "".join(parts)
 
 
@@ -149,7 +155,7 @@ def _trust(gp: Any) -> str:
         parts.append(html.paragraph(str(gp.refinement_).capitalize() + "."))
     if gp.inducing_error_ is not None:
         parts.append(html.paragraph(f"Rows see each other through inducing inputs. {gp.inducing_error_}."))
-    columns = ["mean", "sd", "q5", "median", "q95", "ess_bulk", "r_hat"]
+    columns = ["mean", "sd", "q5", "median", "q95", "ess_bulk", "r_hat", "units"]
     parts.append(html.table(gp.summary()[columns]))
     axes = plots.trace(gp, max_rows=MOST_TRACES)
     text = "Densities and traces of the chains"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hmcgp.numerics.weighted import weighted_quantile
+from hmcgp.numerics.weighted import resampled, weighted_quantile
 from hmcgp.runtime.typing import Array
+
+__all__ = ["central_interval", "median", "resampled"]
 
 
 def median(draws: Array, weight: Array | None = None) -> Array:

@@ -114,8 +114,8 @@ def random_kernel(rng: np.random.Generator, d: int) -> Any:
             None,
             None,
             SquaredExponential(),
-            SquaredExponential(length_scale=1.0) + White(),
-            Matern(nu=2.5, ard=True) + Constant(1.0),
+            SquaredExponential(length_scale=1.0, standardized=True) + White(),
+            Matern(nu=2.5, ard=True) + Constant(1.0, standardized=True),
             2.0 * Matern(nu=0.5).on([d - 1]) + Linear(),
         ],
     )

@@ -69,10 +69,9 @@ EXPERT = {
 }
 
 
-def default_priors(data: Record) -> dict[str, Any]:
-    """The same kernel on standardised inputs, where a year is shorter."""
-    season = Periodic(period=1.0 / float(np.std(data.x))) * SquaredExponential(variance=1.0)
-    return {"kernel": SquaredExponential() + season + RationalQuadratic()}
+DEFAULT = {  # the same kernel under default priors, on standardised inputs; the period is in years
+    "kernel": SquaredExponential() + Periodic(period=1.0) * SquaredExponential(variance=1.0) + RationalQuadratic()
+}
 
 
 def record(until: float = END - YEARS) -> Record:
@@ -101,7 +100,7 @@ class Forecast(NamedTuple):
 
 
 def fitted(data: Record, priors: str = "default", **settings: Any) -> GPRegressor:
-    model = EXPERT if priors == "expert" else default_priors(data)
+    model = EXPERT if priors == "expert" else DEFAULT
     return GPRegressor(progressbar=False, **model, **settings).fit(data.x, data.y)
 
 

@@ -102,8 +102,8 @@ def methods(name: str, options: argparse.Namespace) -> dict[str, Method]:
     if name == "yacht":
         found = {"HMC with jumps": ours(sampler="jumps", **chains), **found}
     if name == "motorcycle":
-        found["HMC, varying noise"] = ours(likelihood=VaryingNoise(basis=BUMPS), **chains)
-        found["MAP, varying noise"] = ours(likelihood=VaryingNoise(basis=BUMPS), **point)
+        found["HMC, varying noise"] = ours(likelihood=VaryingNoise(basis=BUMPS, standardized=True), **chains)
+        found["MAP, varying noise"] = ours(likelihood=VaryingNoise(basis=BUMPS, standardized=True), **point)
     return found
 
 

@@ -39,7 +39,7 @@ from hmcgp.kernels import SquaredExponential
 from hmcgp.priors import LogNormal
 
 DATA: dict[str, Callable[..., Any]] = {"glass": datasets.load_glass, "thyroid": datasets.load_thyroid}
-PAPERS = SquaredExponential(LogNormal(-3.0, 3.0), LogNormal(1.5, 1.5), ard=True)
+PAPERS = SquaredExponential(LogNormal(-3.0, 3.0), LogNormal(1.5, 1.5), ard=True, standardized=True)
 OVR = "one-vs-rest GPC (scikit-learn)"
 PAIRS = (
     ("MAP", "MAP-shared kernel"),

@@ -33,11 +33,8 @@ def main() -> None:
     two = GPClassifier(random_state=1).fit(X[["glu", "bmi"]], y)
     one = GPClassifier(random_state=1).fit(X[["glu"]], y)
 
-    figure, axes = plt.subplots(1, 3, figsize=(17.0, 5.2), layout="constrained", width_ratios=[1.15, 1.0, 1.0])
-    plots.predictive(two, X[["glu", "bmi"]], y, ax=axes[0])
-    plots.relevance(all_inputs, ax=axes[1])
-    plots.calibration(all_inputs, X_test, y_test, ax=axes[2])
-    save(figure, folder / "front.png")
+    predictive = (two, X[["glu", "bmi"]], y)
+    save(front(predictive, all_inputs, X_test, y_test), folder / "front.png")
     save(figure_of(plots.predictive(one, X[["glu"]], y)), folder / "predictive_1d.png")
     crabs_X, crabs_y = datasets.load_crabs(return_X_y=True)
     crabs = GPClassifier(random_state=1).fit(crabs_X[["RW", "CL"]], crabs_y)
@@ -51,6 +48,24 @@ def main() -> None:
     plots.compare_evidence(compared, axes=left.subplots(2, 2))
     plots.loo(compared.estimators["ep"], axes=right.subplots(2, 1, sharex=True, height_ratios=[3, 2]))
     save(figure, folder / "providers.png")
+
+
+def front(predictive: tuple[Any, Any, Any], gp: GPClassifier, X_test: Any, y_test: Any) -> Any:
+    """Probabilities, effects of the four most relevant inputs, relevance and calibration in one figure."""
+    figure = plt.figure(figsize=(15.0, 9.4), layout="constrained")
+    panels = figure.subfigures(2, 2, width_ratios=[1.0, 1.1], height_ratios=[1.0, 1.05], wspace=0.04, hspace=0.05)
+    plots.predictive(*predictive, ax=panels[0, 0].subplots())
+    names = list(gp.relevance().to_frame().index)[:4]
+    effects = panels[0, 1].subplots(2, 2, sharey=True)
+    for ax, name in zip(effects.ravel(), names, strict=True):
+        plots.effect(gp, name, axes=ax)
+        if ax is not effects[0, 0]:
+            ax.texts[-1].remove()  # the same for all
+        if ax not in effects[:, 0]:
+            ax.set_ylabel("")
+    plots.relevance(gp, ax=panels[1, 0].subplots())
+    plots.calibration(gp, X_test, y_test, ax=panels[1, 1].subplots())
+    return figure
 
 
 def figure_of(axes: Any) -> Any:

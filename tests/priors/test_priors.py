@@ -15,6 +15,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.parameters.transforms import Identity, Log, Logit
 from hmcgp.priors import Beta, Gamma, HalfCauchy, HalfNormal, InverseGamma, LogNormal, Normal, Prior, default_prior
 from hmcgp.priors.sparsity import SparsityPrior
+from hmcgp.priors.units import InUnits
 
 CASES = [
     (Normal(-3.0, 3.0), stats.norm(-3.0, 3.0), Identity()),
@@ -38,7 +39,7 @@ QUANTILES = np.linspace(0.001, 0.999, 41)
 
 
 def test_every_prior_is_tested():
-    joint = {SparsityPrior}  # test_priors_sparsity
+    joint = {SparsityPrior, InUnits}  # test_priors_sparsity, test_units
     assert {type(prior) for prior, _, _ in CASES} == set(Prior.__subclasses__()) - joint
 
 

@@ -38,7 +38,7 @@ def outputs(gp):
         else:
             yield from gp.predict(table, return_std=True)
         yield gp.loo().pointwise
-        yield gp.summary().to_numpy()
+        yield gp.summary().drop(columns="units").to_numpy()
         tree = gp.to_arviz()
     for group in ("posterior", "sample_stats", "observed_data", "constant_data", "warmup_posterior"):
         if group in (tree.groups() if callable(tree.groups) else [g.strip("/") for g in tree.groups]):

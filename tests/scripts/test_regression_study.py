@@ -113,7 +113,7 @@ def test_motorcycle():
             study.ours(**SHORT),
             study.ours(**POINT),
             study.maximum_likelihood(),
-            study.ours(likelihood=VaryingNoise(basis=study.BUMPS), **SHORT),
+            study.ours(likelihood=VaryingNoise(basis=study.BUMPS, standardized=True), **SHORT),
         )
     )
     # with three hyperparameters and 120 rows there is little to integrate: equal but for noise of the short chains

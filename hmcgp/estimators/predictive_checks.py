@@ -1,0 +1,184 @@
+"""What a fit, or its prior, would have you observe: beside what was observed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+from sklearn.base import clone
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from hmcgp.errors import InvalidInput
+from hmcgp.posterior import leave_one_out, predict
+from hmcgp.posterior.prior import prior_functions
+from hmcgp.posterior.weights import WeightedDraws, resampled
+from hmcgp.runtime.checks import check_count, check_flag
+from hmcgp.runtime.random import RandomStateLike, as_generator
+from hmcgp.runtime.typing import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Observed numbers beside their predictive distributions; `plots.residuals` draws them.
+
+    Attributes
+    ----------
+    predicted, observed : ndarrays of shape (n,) or (n, k)
+        Predictive means and observations, in the units of y.
+    pit : ndarray of shape (n,) or (n, k)
+        Probability integral transform: the predictive probability of an observation no larger than the one made.
+        Uniform where predictions are calibrated.
+    left_out : bool
+        Whether each prediction is from the other rows.
+    """
+
+    predicted: Array
+    observed: Array
+    pit: Array
+    left_out: bool
+
+    @property
+    def normalised(self) -> Array:
+        """Normal quantiles of `pit`: standard normal where predictions are calibrated."""
+        return np.asarray(ndtri(np.clip(self.pit, 1e-300, 1.0 - 1e-16)))
+
+    def coverage(self, levels: Any) -> Array:
+        """Share of the observations within central predictive intervals of these probabilities."""
+        reach = 2.0 * np.abs(self.pit[np.isfinite(self.pit)] - 0.5)
+        return np.array([np.mean(reach <= level) for level in np.atleast_1d(levels)])
+
+
+class PredictiveChecks:
+    """Methods of estimators that say what the model, or its prior, would have you observe."""
+
+    def residuals(self, X: Any = None, y: Any = None) -> Residuals:
+        """Observations beside their predictive distributions, for regression.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), optional
+            Rows not used in the fit.  Default: the training rows, each predicted by the others (one output).
+        y : array-like of shape (m,) or (m, k), optional
+
+        Returns
+        -------
+        Residuals
+        """
+        check_is_fitted(self)
+        return residuals_of(self, X, y)
+
+    def posterior_predictive(self, n_draws: int = 100, random_state: RandomStateLike = 0) -> NDArray[Any]:
+        """Targets drawn anew at the training rows, under draws of the hyperparameters.
+
+        Parameters
+        ----------
+        n_draws : int, default=100
+            Tables, each under another draw while there are as many; draws are resampled by their weights.
+        random_state : None, int, SeedSequence, Generator or RandomState, default=0
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n), or (n_draws, n, k) for k outputs
+            Labels, or numbers in the units of y.
+        """
+        check_is_fitted(self)
+        check_count("n_draws", n_draws, 1)
+        gp: Any = self
+        kept = gp._kept_draws()
+        theta = kept.theta[resampled(kept.weight)]
+        theta = theta[np.linspace(0, len(theta) - 1, n_draws).astype(int)]
+        draws = WeightedDraws.of(theta)
+        return np.asarray(gp._targets.replicates(as_generator(random_state), gp.model_, draws, gp.n_jobs))
+
+    def prior_predictive(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        at: Any = None,
+        n_draws: int = 100,
+        observed: bool = False,
+        random_state: RandomStateLike = 0,
+    ) -> Array:
+        """What the priors say before the data: probabilities, or functions, at given rows.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        y : array-like of shape (m,) or (m, k), optional
+            Targets of these rows, for an estimator that is not fitted: classes, and the scales of inputs and targets
+            that the priors are about, are taken from them; nothing else is.
+        at : array-like or DataFrame of shape (m, d), optional
+            Rows at which to draw, if they are others than X.
+        n_draws : int, default=100
+            Draws of hyperparameters and function.
+        observed : bool, default=False
+            Of numbers, new observations with their noise instead of the function.
+        random_state : None, int, SeedSequence, Generator or RandomState, default=0
+
+        Returns
+        -------
+        ndarray of shape (n_draws, m, C), or (n_draws, m) or (n_draws, m, k)
+            Probabilities of the classes; or numbers in the units of y.  All rows of a draw belong to one function.
+
+        Examples
+        --------
+        >>> GPClassifier().prior_predictive(X, y).mean()  # doctest: +SKIP
+        """
+        check_count("n_draws", n_draws, 1)
+        check_flag("observed", observed)
+        gp = _with_prior(self, X, y)
+        rng, model = as_generator(random_state), gp.model_
+        rows = gp._targets.layout.prediction_inputs(gp._scaled(X if at is None else at))
+        thetas, functions = prior_functions(rng, model, rows, n_draws)
+        likelihoods = [model.likelihood_at(theta) for theta in thetas]
+        if model.likelihood.targets != "numbers":
+            return np.array([own.probabilities_given(f) for own, f in zip(likelihoods, functions, strict=True)])
+        if observed:
+            sd = np.sqrt([own.noise_at(rows) for own in likelihoods])
+            noise = np.moveaxis(rng.standard_normal(functions.swapaxes(1, -1).shape), 1, -1)
+            functions = functions + noise * sd.reshape(sd.shape + (1,) * (functions.ndim - 2))
+        return np.asarray(gp._targets.in_units(gp._targets.layout.unstack(functions)))
+
+
+def _with_prior(gp: Any, X: Any, y: Any) -> Any:
+    """The estimator, if it is fitted and no targets are given; else a copy that knows the table and the priors only."""
+    if y is None:
+        if not hasattr(gp, "model_"):
+            raise InvalidInput(
+                "this estimator is not fitted: give 'y' too, so that classes and the scales of inputs and targets, "
+                "which the priors are about, are known."
+            )
+        return gp
+    gp = clone(gp)
+    table = gp._training_table(X, y, None, None)
+    gp._keep_table(table.inputs, table.targets)
+    gp.model_ = table.model(gp.evidence, standardize=bool(gp.standardize))
+    return gp
+
+
+def residuals_of(gp: Any, X: Any, y: Any) -> Residuals:
+    """Residuals of a regressor; arguments as of `GPRegressor.residuals`."""
+    if gp.model_.likelihood.targets != "numbers":
+        raise InvalidInput("residuals are of numbers: for classes see plots.calibration and gp.loo().")
+    if (X is None) != (y is None):
+        raise InvalidInput("give both 'X' and 'y', or neither for the training rows, each predicted by the others.")
+    targets = gp._targets
+    if X is None:
+        if targets.layout.names:
+            raise InvalidInput("rows are left out for one output: give 'X' and 'y' of rows not used in the fit.")
+        draws = gp._kept_draws()
+        mean, pit = leave_one_out.predictive_numbers(gp.model_, draws, r_eff=gp._r_eff(draws), n_jobs=gp.n_jobs)
+        return Residuals(targets.in_units(mean), targets.observed(gp.model_), pit, True)
+    y = targets.validate(y)
+    check_consistent_length(X, y)
+    model, draws, rows = gp._new_inputs(X)
+    means, variances = map(targets.layout.unstack, predict.observed_moments(model, draws, rows, n_jobs=gp.n_jobs))
+    share = draws.weight / draws.total
+    if variances.ndim < means.ndim:  # outputs that share it
+        variances = variances[..., None]
+    pit = np.tensordot(share, ndtr((targets.standardise(y) - means) / np.sqrt(variances)), axes=1)
+    return Residuals(targets.in_units(np.tensordot(share, means, axes=1)), y, pit, False)

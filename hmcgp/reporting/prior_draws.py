@@ -1,0 +1,38 @@
+"""Functions of one input drawn from the prior of a kernel, for pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from hmcgp.priors.joint import HyperPrior, with_prior
+from hmcgp.runtime.typing import Array
+
+
+def functions_of_kernel(rng: np.random.Generator, kernel: Any, x: Array, n: int, targets: str) -> Array:
+    """Functions at x, or behind "labels" their logistic probabilities, each under hyperparameters of its own: (n, m).
+
+    Parameters
+    ----------
+    rng : Generator
+    kernel : Kernel
+        Parameters that it leaves open have their default priors.
+    x : ndarray of shape (m,)
+        Of one standardised input.
+    n : int
+    targets : {"labels", "numbers"}
+        Behind the function; decides the default priors.
+    """
+    parameters = [with_prior(p, targets) for p in kernel.parameters(["x"])]
+    free = HyperPrior([p for p in parameters if p.is_free])
+    places = iter(free.slices * n)
+    placed, out = kernel.with_positions(["x"]), np.empty((n, len(x)))
+    for f in out:
+        theta = free.sample(rng)
+        values = [theta[next(places)] if p.is_free else p.value for p in parameters]
+        values = [v[0] if np.ndim(v) and p.labels is None else v for p, v in zip(parameters, values, strict=True)]
+        root, vectors = np.linalg.eigh(placed.with_values(values)(x[:, None]))
+        f[:] = vectors @ (np.sqrt(np.maximum(root, 0.0)) * rng.standard_normal(len(x)))
+    return expit(out) if targets == "labels" else out
