@@ -50,7 +50,10 @@ class Inspection:
         return self.model_.parameters
 
     def summary(self) -> pd.DataFrame:
-        """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter."""
+        """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter.
+
+        `attrs` of the table name the sampler that drew, and how a surrogate came about, or why it was given up.
+        """
         check_is_fitted(self)
         return diagnostics.summary(self.trace_)
 

@@ -45,7 +45,7 @@ def summary(trace: Trace, parameters: str | Iterable[str] | None = None) -> pd.D
         sample sizes `ess_bulk` and `ess_tail`, `r_hat`, and `mcse_mean`, the Monte Carlo standard error
         of the mean.  `r_hat` of one chain and all convergence statistics of fewer
         than four draws are NaN.  Where the draws carry weights, all columns are of the weighted draws, but for
-        `r_hat`, which compares the chains as they ran.
+        `r_hat`, which compares the chains as they ran.  Its `attrs` name the `sampler`, and how it went in a `note`.
 
     Raises
     ------
@@ -55,7 +55,9 @@ def summary(trace: Trace, parameters: str | Iterable[str] | None = None) -> pd.D
     columns = sorted(select(trace.names, parameters))
     weight = None if trace.log_weight is None else trace.weight.reshape(trace.draws.shape[:2])
     rows = [_describe(trace.draws[:, :, j], weight) for j in columns]
-    return pd.DataFrame(rows, index=[trace.names[j] for j in columns], columns=COLUMNS)
+    table = pd.DataFrame(rows, index=[trace.names[j] for j in columns], columns=COLUMNS)
+    table.attrs = {"sampler": trace.sampler, "note": trace.note}
+    return table
 
 
 def check(trace: Trace, *, standardized: bool = True) -> list[Finding]:
