@@ -221,12 +221,14 @@ class Parametric:
                 changes[f.name] = value = self._converted(f, value, unit)
             shared = isinstance(unit, tuple) and not (self._is_vector(f) or isinstance(value, tuple))
             found.append(None if shared else unit)
-        changes["units"] = tuple(found)
-        for name in self._functions:
-            function = getattr(self, name)
-            if not (function is None or self.standardized or units.are_plain):
-                changes[name] = OnOriginalScale(function, units.centre, units.spread)
-        return changes
+        return changes | self._functions_of(units) | {"units": tuple(found)}
+
+    def _functions_of(self, units: Units) -> dict[str, Any]:
+        """Functions that see inputs in the user's units, by field."""
+        if self.standardized or units.are_plain:
+            return {}
+        found = {name: getattr(self, name) for name in self._functions}
+        return {n: OnOriginalScale(f, units.centre, units.spread) for n, f in found.items() if f is not None}
 
     def _converted(self, f: Any, value: Value, unit: Unit) -> Value:
         try:

@@ -97,11 +97,10 @@ def common(values: Sequence[float]) -> float | None:
 
 def in_unit(value: Any, unit: float | tuple[float, ...], *, is_vector: bool) -> Any:
     """Number, numbers or prior in multiples of a unit; `Unlike` for one prior of several units."""
-    if isinstance(value, tuple):
-        units = unit if isinstance(unit, tuple) else (unit,) * len(value)
-        return value if len(units) != len(value) else tuple(v / u for v, u in zip(value, units, strict=True))
-    if isinstance(value, float | int | np.number):
-        return tuple(float(value) / u for u in unit) if isinstance(unit, tuple) else float(value) / unit
+    if isinstance(value, tuple | float | int | np.number):
+        fits = not isinstance(value, tuple) or np.size(unit) in (1, len(value))
+        divided = np.asarray(value, dtype=float) / np.asarray(unit) if fits else np.asarray(value)  # refused later
+        return tuple(divided.tolist()) if divided.ndim else float(divided)
     if not hasattr(value, "in_units") or value.of_standardised:  # no prior: refused later, in words
         return value
     if isinstance(unit, tuple) and not is_vector:

@@ -59,32 +59,35 @@ def pairs(
     trace = in_units(gp, gp.trace_, units)
     columns = diagnostics.select(list(trace.names), var_names, "var_names")
     columns = columns if var_names is not None else columns[:max_parameters]
-    if len(columns) < 2 or len(trace) < 3:
-        raise InvalidInput(
-            f"a picture of pairs needs two hyperparameters and several draws; got {len(columns)} and {len(trace)}."
-        )
-    chosen = resampled(trace.weight)
-    chosen = chosen[np.unique(np.linspace(0, len(chosen) - 1, _MOST_POINTS).astype(int))]
-    draws, lp = trace.flat[chosen], np.ravel(trace.stats["lp"])[chosen]
+    draws, lp = _some_draws(trace, len(columns))
     k = len(columns)
     axes = style.grid_of_axes(axes, (k, k), (1.9 * k + 0.8, 1.9 * k), ", a row and a column per parameter")
-    order = np.argsort(lp)  # the most probable on top
     for i, row in enumerate(columns):
-        for j, column in enumerate(columns):
-            ax = axes[i, j]
-            if j > i:
-                ax.axis("off")
-            elif i == j:
-                _histogram(ax, draws[:, row])
-            else:
-                drawn = ax.scatter(*draws[order][:, [column, row]].T, c=lp[order], s=6, cmap=_MAP, lw=0)
-                _scale(ax.yaxis, draws[:, row])
-            if j <= i:
-                _scale(ax.xaxis, draws[:, column])
-                _label(ax, trace.names[column] if i == k - 1 else "", trace.names[row] if j == 0 and i > 0 else "")
+        _histogram(axes[i, i], draws[:, row])
+        for ax in axes[i, i + 1 :]:
+            ax.axis("off")
+        for j, column in enumerate(columns[:i]):
+            drawn = axes[i, j].scatter(*draws[:, [column, row]].T, c=lp, s=6, cmap=_MAP, lw=0)
+            _scale(axes[i, j].yaxis, draws[:, row])
+        for j, column in enumerate(columns[: i + 1]):
+            _scale(axes[i, j].xaxis, draws[:, column])
+            _label(axes[i, j], trace.names[column] if i == k - 1 else "", trace.names[row] if 0 == j < i else "")
     style.colorbar(axes[0, -1], drawn, "log density", ticks=None)
     axes[0, 0].set_title("units of the table" if units == "input" else "", **style.NOTE)
     return axes
+
+
+def _some_draws(trace: Any, n_parameters: int) -> tuple[Array, Array]:
+    """Return draws of equal weight and their log densities, the most probable last, to be on top."""
+    if n_parameters < 2 or len(trace) < 3:
+        raise InvalidInput(
+            f"a picture of pairs needs two hyperparameters and several draws; got {n_parameters} and {len(trace)}."
+        )
+    chosen = resampled(trace.weight)
+    chosen = chosen[np.unique(np.linspace(0, len(chosen) - 1, _MOST_POINTS).astype(int))]
+    lp = np.ravel(trace.stats["lp"])[chosen]
+    order = np.argsort(lp)
+    return trace.flat[chosen][order], lp[order]
 
 
 def _histogram(ax: Axes, values: Array) -> None:
@@ -148,35 +151,36 @@ def evidence_surface(
     require(gp, "trace_", "model_", "parameters_")
     name_among("of", of, ("posterior", "evidence"))
     check_count("n_grid", n_grid, 3)
-    names = list(gp.trace_.names)
-    chosen = [diagnostics.select(names, name, label) for name, label in ((first, "first"), (second, "second"))]
-    i, j = (found[0] for found in chosen)
-    if i == j or any(len(found) > 1 for found in chosen):
-        raise InvalidInput(f"name two different hyperparameters, each as one of {names}; got {first!r}, {second!r}.")
+    i, j = _two(list(gp.trace_.names), first, second)
     scale = units_of.factors(gp.parameters_, units)
     draws = gp.trace_.flat * scale
     grids = [_grid(draws[:, c], None if limits is None else limits[n], n_grid) for n, c in enumerate((i, j))]
     heights = np.array([[_height(gp, of, {i: a, j: b}, scale) for a in grids[0]] for b in grids[1]])
-    ax = style.new_axes(ax, (5.6, 4.6))
-    top = np.nanmax(heights[np.isfinite(heights)], initial=-np.inf)
-    if not np.isfinite(top):
+    if not np.isfinite(heights).any():
         raise InvalidInput("no point of this surface could be evaluated: take narrower 'limits'.")
+    ax = style.new_axes(ax, (5.6, 4.6))
     levels = np.array([-_DROP, -8.0, -6.0, -4.0, -3.0, -2.0, -1.0, -0.5, 1e-9])
-    shown = np.maximum(np.where(np.isfinite(heights), heights - top, -np.inf), levels[0])
-    filled = ax.contourf(*grids, shown, levels=levels, cmap=_MAP)
+    filled = ax.contourf(*grids, np.maximum(heights - heights.max(), levels[0]), levels=levels, cmap=_MAP)
     some = resampled(gp.trace_.weight)[:: max(len(gp.trace_) // 400, 1)]
-    if len(some) > 1:
-        ax.plot(*draws[some][:, [i, j]].T, ".", ms=3, color="white", alpha=0.6)
+    ax.plot(*draws[some][:, [i, j]].T, ".", ms=3, color="white", alpha=0.6)
     best = gp.trace_.flat[np.argmax(gp.trace_.stats["lp"])] * scale
     ax.plot(best[i], best[j], "x", ms=9, mew=2, color=style.VERMILION)
     for axis, grid in zip((ax.xaxis, ax.yaxis), grids, strict=True):
         _scale(axis, grid)
-    ax.set(xlim=grids[0][[0, -1]], ylim=grids[1][[0, -1]], xlabel=names[i], ylabel=names[j])
+    ax.set(xlim=grids[0][[0, -1]], ylim=grids[1][[0, -1]], xlabel=gp.trace_.names[i], ylabel=gp.trace_.names[j])
     style.clean(ax)
     what = "log posterior density" if of == "posterior" else "log evidence"
     style.colorbar(ax, filled, f"{what}, below its maximum here", ticks=[-12, -8, -4, -2, -1])
     ax.set_title("units of the table" if units == "input" else "", loc="right", **style.NOTE)
     return ax
+
+
+def _two(names: list[str], first: str, second: str) -> tuple[int, int]:
+    """Return the columns of two different hyperparameters."""
+    one, other = diagnostics.select(names, first, "first"), diagnostics.select(names, second, "second")
+    if one == other or len(one) + len(other) > 2:
+        raise InvalidInput(f"name two different hyperparameters, each as one of {names}; got {first!r}, {second!r}.")
+    return one[0], other[0]
 
 
 def _grid(values: Array, limits: tuple[float, float] | None, n: int) -> Array:
@@ -192,10 +196,13 @@ def _grid(values: Array, limits: tuple[float, float] | None, n: int) -> Array:
 
 
 def _height(gp: Any, of: str, at: dict[int, float], scale: Array) -> float:
-    """Return the log density with two hyperparameters at given values, the others at the best draw."""
+    """Return the log density with two hyperparameters at given values, the others at the best draw, or -inf."""
     theta = np.array(gp.trace_.flat[np.argmax(gp.trace_.stats["lp"])])
     for column, value in at.items():
         theta[column] = value / scale[column]
-    u = gp.model_.unconstrain(theta)
+    try:
+        u = gp.model_.unconstrain(theta)
+    except InvalidInput:  # beyond the support of a prior
+        return -np.inf
     value = float(gp.model_.evaluate(u, gradient=False).logdensity)
     return value - float(gp.model_.log_prior(u)[0]) if of == "evidence" else value

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
@@ -70,42 +71,53 @@ def prior(
         name_among("targets", targets, ("labels", "numbers"))
         grid = np.linspace(-2.5, 2.5, _GRID)
         drawn = functions_of_kernel(rng, gp, grid, n_functions + 200, targets)
-        lines, values = drawn[:n_functions], drawn[n_functions:]
-        _functions(left, grid, lines, "input, standard deviations", "P(class 1)" if targets == "labels" else "f")
-        _values(right, values, None, targets == "labels")
-        return axes
+        which = "P(class 1)" if targets == "labels" else "f"
+        _functions(left, grid, drawn[:n_functions], "input, standard deviations", which)
+        _values(right, drawn[n_functions:], None, targets == "labels")
+    else:
+        _of_estimator(left, right, gp, X, y, vary, n_functions, rng)
+    return axes
+
+
+def _of_estimator(left: Axes, right: Axes, gp: Any, X: Any, y: Any, vary: str | int, n: int, rng: Any) -> None:
     require(gp, "prior_predictive")
     fitted = hasattr(gp, "trace_") and X is None
     if not fitted and (X is None or y is None):
         raise InvalidInput("give 'X' and 'y' with an estimator that is not fitted: the priors are about their scales.")
     rows, observed = gp.training_data() if fitted else (X, y)
     grid, along, name = _along(rows, vary)
-    table = (None, None) if fitted else (X, y)
-    lines = gp.prior_predictive(*table, at=along, n_draws=n_functions, random_state=rng)
-    labels = hasattr(gp, "predict_proba")
+    table, labels = (None, None) if fitted else (X, y), hasattr(gp, "predict_proba")
+    lines = gp.prior_predictive(*table, at=along, n_draws=n, random_state=rng)
     values = gp.prior_predictive(*table, at=rows, n_draws=200, observed=not labels, random_state=rng)
-    which = "f" if not labels else f"P({np.unique(np.asarray(observed))[-1]})"
-    _functions(left, grid, lines[..., -1] if lines.ndim == 3 else lines, name, which)
-    _values(right, values[..., -1] if values.ndim == 3 else values, observed, labels)
-    return axes
+    which = f"P({np.unique(np.asarray(observed))[-1]})" if labels else "f"
+    _functions(left, grid, lines.reshape(*lines.shape[:2], -1)[..., -1], name, which)
+    _values(right, values.reshape(*values.shape[:2], -1)[..., -1], observed, labels)
 
 
 def _along(rows: Any, vary: str | int) -> tuple[Any, Any, str]:
     """Return values of one input, a table with the other inputs at medians or commonest levels, and its name."""
-    import pandas as pd
-
-    frame: Any = rows if hasattr(rows, "columns") else pd.DataFrame(np.asarray(rows))
-    frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
+    frame = _frame(rows)
     names = list(frame.columns)
-    if vary not in names and not (isinstance(vary, int) and -len(names) <= vary < len(names)):
+    if vary not in names and vary not in range(-len(names), len(names)):
         raise InvalidInput(f"'vary' must be one of the inputs {names}, or a position; got {vary!r}.")
     name = vary if vary in names else names[int(vary)]
     column = frame[name]
-    numeric = column.dtype.kind in "iufb"
-    grid = np.linspace(column.min(), column.max(), _GRID) if numeric else np.unique(column.astype(str))
-    fill = {c: frame[c].median() if frame[c].dtype.kind in "iufb" else frame[c].mode()[0] for c in names}
-    table = pd.DataFrame({c: grid if c == name else [fill[c]] * len(grid) for c in names})
+    grid = np.linspace(column.min(), column.max(), _GRID) if _is_numeric(column) else np.unique(column.astype(str))
+    fill = {c: frame[c].median() if _is_numeric(frame[c]) else frame[c].mode()[0] for c in names}
+    table = pd.DataFrame({c: [fill[c]] * len(grid) for c in names})
+    table[name] = grid
     return grid, table if hasattr(rows, "columns") else table.to_numpy(dtype=float), str(name)
+
+
+def _frame(rows: Any) -> Any:
+    """Return rows as a DataFrame of pandas."""
+    if not hasattr(rows, "columns"):
+        return pd.DataFrame(np.asarray(rows))
+    return rows.to_pandas() if hasattr(rows, "to_pandas") else rows
+
+
+def _is_numeric(column: Any) -> bool:
+    return column.dtype.kind in "iufb"
 
 
 def _functions(ax: Axes, grid: Any, lines: Array, below: str, beside: str) -> None:
