@@ -16,7 +16,7 @@ settings = {"draws": 400, "tune": 300, "chains": 2, "random_state": 1}
 fits = {
     "one noise": GPRegressor(**settings).fit(X, y),
     "varying noise": GPRegressor(
-        likelihood=likelihoods.VaryingNoise(basis=RadialBasis([-1, 0, 1, 2], 0.75)), **settings
+        likelihood=likelihoods.VaryingNoise(basis=RadialBasis([10, 22, 35, 48], 10)), **settings
     ).fit(X, y),
 }
 
