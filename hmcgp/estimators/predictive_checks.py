@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import InvalidInput
+from hmcgp.likelihoods import is_gaussian
 from hmcgp.posterior import leave_one_out, predict
 from hmcgp.posterior.prior import prior_functions
 from hmcgp.posterior.weights import WeightedDraws, resampled
@@ -116,13 +117,14 @@ class PredictiveChecks:
         n_draws : int, default=100
             Draws of hyperparameters and function.
         observed : bool, default=False
-            Of numbers, new observations with their noise instead of the function.
+            Of numbers, new observations with their noise instead of the function; of counts, counts instead of rates.
         random_state : None, int, SeedSequence, Generator or RandomState, default=0
 
         Returns
         -------
         ndarray of shape (n_draws, m, C), or (n_draws, m) or (n_draws, m, k)
-            Probabilities of the classes; or numbers in the units of y.  All rows of a draw belong to one function.
+            Probabilities of the classes; or numbers in the units of y, or rates.  All rows of a draw belong to one
+            function.
 
         Examples
         --------
@@ -135,13 +137,22 @@ class PredictiveChecks:
         rows = gp._targets.layout.prediction_inputs(gp._scaled(X if at is None else at))
         thetas, functions = prior_functions(rng, model, rows, n_draws)
         likelihoods = [model.likelihood_at(theta) for theta in thetas]
+        pairs = zip(likelihoods, functions, strict=True)
+        if model.likelihood.targets == "counts":
+            one = np.ones(len(rows))
+            return np.array([own.draw(rng, f, one) if observed else own.rate(f) for own, f in pairs])
         if model.likelihood.targets != "numbers":
-            return np.array([own.probabilities_given(f) for own, f in zip(likelihoods, functions, strict=True)])
+            return np.array([own.probabilities_given(f) for own, f in pairs])
         if observed:
-            sd = np.sqrt([own.noise_at(rows) for own in likelihoods])
-            noise = np.moveaxis(rng.standard_normal(functions.swapaxes(1, -1).shape), 1, -1)
-            functions = functions + noise * sd.reshape(sd.shape + (1,) * (functions.ndim - 2))
+            functions = np.array([_with_noise(rng, own, f, rows) for own, f in pairs])
         return np.asarray(gp._targets.in_units(gp._targets.layout.unstack(functions)))
+
+
+def _with_noise(rng: np.random.Generator, likelihood: Any, f: Array, rows: Array) -> Array:
+    """Observations of a function at some rows, of shape (m,) or (m, k)."""
+    if not is_gaussian(likelihood):
+        return np.asarray(likelihood.draw(rng, f))
+    return np.asarray(f + (rng.standard_normal(f.shape).T * np.sqrt(likelihood.noise_at(rows))).T)
 
 
 def _with_prior(gp: Any, X: Any, y: Any) -> Any:
@@ -162,8 +173,8 @@ def _with_prior(gp: Any, X: Any, y: Any) -> Any:
 
 def residuals_of(gp: Any, X: Any, y: Any) -> Residuals:
     """Residuals of a regressor; arguments as of `GPRegressor.residuals`."""
-    if gp.model_.likelihood.targets != "numbers":
-        raise InvalidInput("residuals are of numbers: for classes see plots.calibration and gp.loo().")
+    if gp.model_.likelihood.targets != "numbers" or not is_gaussian(gp.model_.likelihood):
+        raise InvalidInput("residuals are of numbers with Gaussian noise: for others see gp.loo() and plots.")
     if (X is None) != (y is None):
         raise InvalidInput("give both 'X' and 'y', or neither for the training rows, each predicted by the others.")
     targets = gp._targets

@@ -38,8 +38,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     kernel : Kernel, optional
         Covariance function.  Numbers and priors that you write are in the units of the inputs and of y (a variance in
         those of y²), unless the kernel says `standardized=True`; in a product one factor is, the others are relative.
-        Default: `SquaredExponential(ard=True)` under default priors.  Add `Constant()` or `Linear()` for a mean that
-        is a constant or a linear function with unknown coefficients.
+        Default: `SquaredExponential(ard=True)` under default priors.  Add `Constant()` or `Linear()` for such a mean.
     likelihood : {"gaussian", "varying_noise", "student_t"} or Likelihood, default="gaussian"
         `likelihoods.Gaussian(noise=0.1)` fixes the variance of the noise, in the units of y²;
         `likelihoods.VaryingNoise(basis=...)` lets it depend on the inputs (not of coregional outputs).  "student_t" has

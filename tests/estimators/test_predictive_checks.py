@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import kstest, norm
 
-from hmcgp import GPClassifier, GPRegressor, Model
+from hmcgp import GPClassifier, GPCounts, GPRegressor, Model
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian
@@ -144,3 +144,14 @@ def test_what_cannot_be_answered_is_refused(regressor, classifier):
         classifier.residuals()
     with pytest.raises(InvalidInput, match="give both 'X' and 'y'"):
         regressor.residuals(X)
+
+
+def test_counts_levels_and_heavy_tails_have_priors_too():
+    counts = np.random.default_rng(0).poisson(3.0, size=25)
+    rates = GPCounts(**QUICK).prior_predictive(X, counts, n_draws=4)
+    assert rates.shape == (4, 25)
+    assert rates.min() > 0.0
+    drawn = GPCounts(**QUICK).prior_predictive(X, counts, n_draws=4, observed=True)
+    np.testing.assert_array_equal(drawn, np.round(drawn))
+    heavy = GPRegressor(likelihood="student_t", **QUICK)
+    assert heavy.prior_predictive(X, Y, n_draws=3, observed=True).shape == (3, 25)
