@@ -43,9 +43,10 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         the dispersion α inferred.  "binomial": successes of `trials`.
     evidence : {"laplace"} or EvidenceProvider, optional
         How the latent function is integrated out.  Default: "laplace".
-    inducing, sampler, draws, tune, chains, predict_draws, n_jobs, missing, random_state, progressbar, max_time,
-    checkpoint
+    inducing, sampler, draws, tune, chains, predict_draws, n_jobs, missing, random_state, progressbar
         As of `GPClassifier`, with the evidence "laplace".
+    max_time, checkpoint
+        As of `GPClassifier`.
     standardize : bool, default=True
         Give every input mean 0 and standard deviation 1, and count the latent function from the mean rate of all rows,
         which is what the default priors expect.
@@ -59,8 +60,8 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     --------
     >>> from hmcgp import GPCounts, datasets
     >>> X, y = datasets.load_coal_mining(return_X_y=True)
-    >>> gp = GPCounts(random_state=1).fit(X, y)  # doctest: +SKIP
-    >>> gp.predict_rate(X, level=0.9)  # doctest: +SKIP
+    >>> gp = GPCounts(sampler="map").fit(X, y)
+    >>> rate = gp.predict_rate(X, level=0.9)
     """
 
     targets: ClassVar[str] = "counts"

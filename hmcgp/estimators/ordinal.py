@@ -42,9 +42,10 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         `likelihoods.Ordinal(width=...)` gives other priors to cut points.
     evidence : {"laplace"} or EvidenceProvider, optional
         How the latent function is integrated out.  Default: "laplace".
-    inducing, sampler, draws, tune, chains, predict_draws, n_jobs, missing, standardize, random_state, progressbar,
-    max_time, checkpoint
+    inducing, sampler, draws, tune, chains, predict_draws, n_jobs, missing, standardize, random_state, progressbar
         As of `GPClassifier`, with the evidence "laplace".
+    max_time, checkpoint
+        As of `GPClassifier`.
 
     Attributes
     ----------
@@ -56,8 +57,9 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     Examples
     --------
     >>> from hmcgp import GPOrdinal
-    >>> gp = GPOrdinal(levels=["low", "middle", "high"])
-    >>> gp.fit(X, y).predict_proba(X_new)  # doctest: +SKIP
+    >>> gp = GPOrdinal(levels=["low", "middle", "high"], sampler="map")
+    >>> gp.fit([[0.0], [1.0], [2.0], [3.0]], ["low", "low", "middle", "high"]).predict_proba([[1.5]]).shape
+    (1, 3)
     """
 
     targets: ClassVar[str] = "levels"

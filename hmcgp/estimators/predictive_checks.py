@@ -128,7 +128,8 @@ class PredictiveChecks:
 
         Examples
         --------
-        >>> GPClassifier().prior_predictive(X, y).mean()  # doctest: +SKIP
+        >>> from hmcgp import GPClassifier
+        >>> drawn = GPClassifier().prior_predictive([[0.0], [1.0], [2.0]], ["a", "b", "b"])
         """
         check_count("n_draws", n_draws, 1)
         check_flag("observed", observed)

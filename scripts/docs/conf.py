@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import hmcgp
 from scripts.docs.reference import write_reference
-from scripts.docs.repository_pages import DOCS, FOLDER, with_site_links, write_pages
+from scripts.docs.repository_pages import DOCS, FOLDER, with_included, write_pages
 
 project, author, release = "hmcgp", "the hmcgp authors", hmcgp.__version__
 copyright = author
@@ -97,7 +97,7 @@ def setup(app: Any) -> None:
     def rewrite(_app: Any, name: str, source: list[str]) -> None:
         path = DOCS / f"{name}.md"
         if path.exists() and path.parent != FOLDER:
-            source[0] = with_site_links(source[0], path, path.parent)
+            source[0] = with_included(source[0], path, path.parent)
 
     app.connect("source-read", rewrite)
     app.connect("autodoc-process-docstring", escape_formulas, priority=600)  # after napoleon

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 MODULES = {
     "hmcgp": "Estimators and functions",
     "hmcgp.kernels": "Kernels",
@@ -20,7 +22,6 @@ MODULES = {
     "hmcgp.diagnostics": "Diagnostics",
     "hmcgp.errors": "Errors and warnings",
 }
-ESTIMATORS = {"GPClassifier", "GPRegressor"}  # whose methods come from their bases
 OF_SKLEARN = "get_metadata_routing, set_fit_request, set_predict_request, set_score_request, score"
 
 
@@ -73,7 +74,7 @@ def entry(module: str, name: str, kind: str) -> str:
     if kind == "Functions":
         return f".. autofunction:: {module}.{name}\n"
     options = "   :members:\n"
-    if name in ESTIMATORS:
+    if issubclass(getattr(module_of(module), name), BaseEstimator):  # whose methods come from its bases
         options += f"   :inherited-members: BaseEstimator\n   :exclude-members: {OF_SKLEARN}\n"
     return f".. autoclass:: {module}.{name}\n{options}"
 

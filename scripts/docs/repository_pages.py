@@ -19,6 +19,7 @@ PAGES = {
     "contributing": ROOT / "hmcgp/README.md",
     "changes": ROOT / "CHANGELOG.md",
 }
+INCLUDE = re.compile(r'```\{include\} (\S+)\n(?::start-after: "(.+)"\n)?:end-before: "(.+)"\n(?::\S+\n)*```\n')
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 
 
@@ -29,6 +30,18 @@ def write_pages() -> None:
         path, text = FOLDER / f"{name}.md", with_site_links(source.read_text(encoding="utf-8"), source, FOLDER)
         if not path.exists() or path.read_text(encoding="utf-8") != text:  # an unchanged page is not built again
             path.write_text(text, encoding="utf-8")
+
+
+def with_included(text: str, source: Path, folder: Path) -> str:
+    """Text of a page with the parts of other files that it includes, their links rewritten."""
+
+    def part(found: re.Match[str]) -> str:
+        other = (source.parent / found.group(1)).resolve()
+        whole = other.read_text(encoding="utf-8")
+        begin = whole.index(found.group(2)) + len(found.group(2)) if found.group(2) else 0
+        return with_site_links(whole[begin : whole.index(found.group(3), begin)], other, folder)
+
+    return INCLUDE.sub(part, with_site_links(text, source, folder))
 
 
 def with_site_links(text: str, source: Path, folder: Path) -> str:

@@ -31,6 +31,8 @@ def test_links_lead_to_the_site():
     )
     above = with_site_links("[a](scripts/docs/guide.md) [b](README.md)", ROOT / "CHANGELOG.md", FOLDER)
     assert above == "[a](../../guide.md) [b](../../index.md)"
+    page = '```{include} ../../README.md\n:start-after: "## What to choose"\n:end-before: "## How"\n```\n'
+    assert "| two classes | `GPClassifier()`" in repository_pages.with_included(page, DOCS / "choose.md", DOCS)
     assert all(path.is_file() for path in repository_pages.PAGES.values())
 
 
