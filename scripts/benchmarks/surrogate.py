@@ -11,8 +11,10 @@ processor seconds is worth 1/(e² t) effective draws per second, by definition, 
 core, warm-up included, compilation not.  BlackJAX runs where it is installed.  The reference has errors of its own,
 1/sqrt(its effective draws), which are subtracted from e².
 
-A fit of `--silent` is bad if a mean is off by more than 0.25 posterior standard deviations.  It is silent if nothing
-says so: the surrogate was neither given up nor flagged.
+A fit of `--silent` is bad if a mean or a second moment is off by more than 4 standard errors, as the effective numbers
+that the fit and the reference report imply, or a mean by more than 0.25 posterior standard deviations.  (Of 3000
+comparisons that are right, one in five such runs has one beyond 4.)  It is silent if nothing says so: the surrogate was
+neither given up nor flagged.  HMC in place of a surrogate is kept short: it is not silent, whatever its errors.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ from threadpoolctl import threadpool_limits
 
 from hmcgp import Model, datasets, sample
 from hmcgp.kernels import SquaredExponential
+from hmcgp.numerics.chain_statistics import ess_mean
 from hmcgp.reporting import diagnostics
-from hmcgp.reporting.convergence import ess
-from hmcgp.samplers import Trace
+from hmcgp.reporting.convergence import weighted_ess
+from hmcgp.samplers import SurrogateHMC, Trace
 from scripts.benchmarks import contenders, peers
 from scripts.papers import barber_williams as paper
 
 BAD = 0.25  # posterior standard deviations
+BAD_IN_ERRORS = 4.0  # standard errors
 PRIORS = ("paper", "default")
 
 
@@ -84,8 +88,8 @@ class Reference:
         z = (draws - self.centre) / self.scale
         self.second = np.mean(z**2, axis=(0, 1))
         self.spread = np.std(z**2, axis=(0, 1))
-        sizes = [[min(ess(x[:, :, j])) for j in range(z.shape[2])] for x in (z, z**2)]
-        self.own = [float(np.mean(1.0 / np.array(size))) for size in sizes]  # squared errors
+        self.sizes = [np.array([ess_mean(x[:, :, j]) for j in range(z.shape[2])]) for x in (z, z**2)]
+        self.own = [float(np.mean(1.0 / size)) for size in self.sizes]  # squared errors
 
     def squared_errors(self, draws: Any, weight: Any = None) -> tuple[float, float]:
         """Mean squares of the errors of means, and of second moments, without those of the reference."""
@@ -94,8 +98,20 @@ class Reference:
         second = np.average((z**2).reshape(-1, z.shape[2]), axis=0, weights=weight)
         return float(np.mean(mean**2)), float(np.mean(((second - self.second) / self.spread) ** 2))
 
+    def worst(self, trace: Trace) -> tuple[float, float, float]:
+        """Largest error of a mean in standard deviations, and of means and second moments in standard errors."""
+        z = (trace.unconstrained - self.centre) / self.scale
+        weight = trace.weight.reshape(z.shape[:2])
+        errors = []
+        for x, truth, spread, own in zip((z, z**2), (0.0, self.second), (1.0, self.spread), self.sizes, strict=True):
+            average = np.average(x.reshape(len(trace), -1), axis=0, weights=weight.ravel())
+            sizes = np.array([weighted_ess(x[:, :, j], weight)[0] for j in range(x.shape[2])])
+            errors.append(np.abs(average - truth) / spread)
+            errors.append(errors[-1] / np.sqrt(1.0 / sizes + 1.0 / own))
+        return float(errors[0].max()), float(errors[1].max()), float(errors[3].max())
 
-def ours(model: Model, sampler: str, seed: int, **lengths: int) -> tuple[Trace, float]:
+
+def ours(model: Model, sampler: str | SurrogateHMC, seed: int, **lengths: int) -> tuple[Trace, float]:
     begin = time.process_time()
     trace = sample(model, sampler, random_state=seed, n_jobs=1, progressbar=False, chains=4, **lengths)
     return trace, time.process_time() - begin
@@ -158,31 +174,34 @@ def warm_up(name: str, seeds: int, *, draws: int, reference: int) -> None:
 # -- silent failures -------------------------------------------------------------------------------------------------
 
 
-def silent_failures(seeds: int, tables: list[str]) -> None:
+def silent_failures(seeds: int, tables: list[str], reference: int) -> None:
     """Count bad fits, and among them those that nothing tells of."""
-    total = bad = silent = given_up = flagged = 0
+    everything = np.zeros(4, dtype=int)
     for name in tables:
         for prior in PRIORS:
             model = build(*SILENT[name](), prior)
-            long = Reference(ours(model, "hmc", 10_000, draws=2000, tune=500)[0].unconstrained)
-            counts = np.zeros(4, dtype=int)
-            worst = 0.0
+            long = Reference(ours(model, "hmc", 10_000, draws=reference, tune=500)[0].unconstrained)
+            counts, worst, seconds = np.zeros(4, dtype=int), np.zeros(3), 0.0
             for seed in range(seeds):
-                trace, _ = ours(model, "surrogate", seed, draws=1000, tune=500)
-                mean = np.average(trace.unconstrained.reshape(len(trace), -1), axis=0, weights=trace.weight)
-                error = float(np.max(np.abs(mean - long.centre) / long.scale))
-                fallen = trace.sampler != "surrogate"
-                found = bool(diagnostics.check(trace))
-                is_bad = error > BAD
-                worst = max(worst, error)
-                counts += np.array([is_bad, is_bad and not (fallen or found), fallen, found])
+                # the surrogate of a default fit, draws=1000 and tune=500, in whose place HMC would be shorter
+                trace, time = ours(model, SurrogateHMC(effective=250), seed, draws=358, tune=100)
+                fallen, found = trace.sampler != "surrogate", bool(diagnostics.check(trace))
+                is_bad = False
+                if not fallen:
+                    errors = np.array(long.worst(trace))
+                    is_bad = bool(errors[0] > BAD or errors[1:].max() > BAD_IN_ERRORS)
+                    worst = np.maximum(worst, errors)
+                counts += np.array([is_bad, is_bad and not found, fallen, found and not fallen])
+                seconds += time / seeds
             print(
-                f"{name}, {prior} priors, {model.n_dim} hyperparameters: {seeds} fits, worst error {worst:.2f} sd, bad "
+                f"{name}, {prior} priors, {model.n_dim} hyperparameters: {seeds} fits of {seconds:.1f} s, worst error "
+                f"{worst[0]:.2f} sd, {worst[1]:.1f} (means) and {worst[2]:.1f} (second moments) standard errors; bad "
                 f"{counts[0]}, silent {counts[1]}, given up {counts[2]}, flagged {counts[3]}",
                 flush=True,
             )
-            total, bad, silent = total + seeds, bad + counts[0], silent + counts[1]
-            given_up, flagged = given_up + counts[2], flagged + counts[3]
+            everything += counts
+    total = seeds * len(tables) * len(PRIORS)
+    bad, silent, given_up, flagged = everything
     print(f"\n{total} fits: {bad} bad, {silent} of them silent; {given_up} given up, {flagged} flagged")
 
 
@@ -204,7 +223,7 @@ def main() -> None:
         warnings.simplefilter("ignore")
         ours(contenders.paper_model(*crabs()), "surrogate", 0, draws=20, tune=60)  # compiles
         if options.silent:
-            silent_failures(seeds, names)
+            silent_failures(seeds, names, 1500 if options.quick else 5000)
             return
         for name in names[:1] if options.quick else names:
             if options.warm_up:

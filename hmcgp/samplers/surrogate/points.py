@@ -13,8 +13,10 @@ from hmcgp.runtime.typing import Array
 from hmcgp.samplers.surrogate.gaussian_process import Surrogate, Whitening, fit
 
 DEPTH = 25.0  # nats below the highest point: what lies deeper says little about where draws lie
-LENGTHS = (1.5, 2.0, 2.5, 3.0)  # length scales to choose from, in standard deviations of the density
-NUGGETS = (1e-4, 1e-3)  # what a squared exponential cannot follow, relative to its variance
+# Length scales to choose from, in standard deviations of the density.  Shorter ones are often more likely, as most
+# points lie close together, and lead astray between the points that lie far out.
+LENGTHS = (2.5, 4.0)
+NUGGETS = (1e-4, 1e-3)  # what the process cannot follow, relative to its variance
 COMPARED = 60  # points by which length scale and nugget are chosen
 
 

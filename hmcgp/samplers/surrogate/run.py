@@ -4,9 +4,10 @@
                   ▲                                        │
                   └── gradients at the draws whose weights are the worst ◄──┘
 
-Some draws of the first two surrogates are evaluated with their gradients, to be points of the next.  From then on draws
-are evaluated without, in waves.  A first wave with bad weights is the last of its surrogate.  Draws of a surrogate that
-was replaced are not used.  Draws that are good are asked last whether they reach far enough (`tails`).
+The last draws of warm-up are followed to the ends of the density (`edges`).  Some draws of the first two surrogates are
+evaluated with their gradients, to be points of the next.  From then on draws are evaluated without, in waves.  A first
+wave with bad weights is the last of its surrogate.  Draws of a surrogate that was replaced are not used.  Draws that
+are good are asked last whether they reach far enough (`tails`).
 
 A run is kept if k < K_GOOD and the weights leave GOOD_SHARE of the draws effective, or FINE_SHARE and k < K_LIMIT.
 Nothing here depends on the number of workers or on the clock: the log densities so far decide what is done next.
@@ -29,7 +30,7 @@ from hmcgp.samplers.chains.chain import Run
 from hmcgp.samplers.chains.record import Record, Snapshot
 from hmcgp.samplers.integrators import State
 from hmcgp.samplers.metric import as_metric
-from hmcgp.samplers.surrogate import tails, warmup
+from hmcgp.samplers.surrogate import edges, tails, warmup
 from hmcgp.samplers.surrogate.draws import EXCLUDED, SOLVER, Drawn, Values, as_points, draw_chain, evaluate_all
 from hmcgp.samplers.surrogate.gaussian_process import Surrogate, Whitening
 from hmcgp.samplers.surrogate.points import Points, fitted, joined
@@ -87,11 +88,13 @@ class SurrogateRun:
             return GivenUp(self._told("the log density has several maxima"), starts, covariance)
         mean = np.mean([w.positions for w in chains.walks[-1]], axis=(0, 1))
         whitening = Whitening(mean, factor_of(covariance))
+        self._explore(chains)
         for _ in range(PILOTS):
             whitening = self._fly_pilot(self._fit(whitening), starts, whitening)
         for _ in range(self.sampler.refits):
-            drawn = self._draw(self._fit(whitening), starts, self.temperature, self.length)
-            good, found = self._evaluate(drawn, whitening)
+            surrogate = self._fit(whitening)
+            drawn = self._draw(surrogate, starts, self.temperature, self.length)
+            good, found = self._evaluate(surrogate, drawn)
             if good:
                 return self._told(found)
             whitening = self._whitening(drawn, whitening, self.temperature)
@@ -132,6 +135,12 @@ class SurrogateRun:
         self.streams = chains.streams
         return chains
 
+    def _explore(self, chains: warmup.Chains) -> None:
+        """Follow the last draws of warm-up along each axis to where the density ends."""
+        last = chains.walks[-1]
+        u, lp = np.concatenate([w.positions for w in last]), np.concatenate([w.stats["lp"] for w in last])
+        edges.explore(u, lp, np.sqrt(np.diagonal(chains.covariance)), self._add)
+
     def _record_warm_up(self, chains: warmup.Chains) -> None:
         """Begin the records anew with the draws of warm-up."""
         tune = warmup.ROUND * max(warmup.ROUNDS, len(chains.walks))
@@ -162,9 +171,11 @@ class SurrogateRun:
         self._add(u[np.linspace(0, len(u) - 1, min(PILOT, len(u))).round().astype(int)])
         return self._whitening(drawn, before, PILOT_TEMPERATURE)
 
-    def _add(self, u: Array) -> None:
+    def _add(self, u: Array) -> Array:
+        """Evaluate with gradients, to be points of the next surrogate, and return the log densities."""
         found = self._evaluated(u, gradient=True)
         self.points.append(as_points(u, found))
+        return found.logdensity
 
     def _evaluated(self, u: Array, *, gradient: bool) -> Values:
         if gradient:
@@ -173,7 +184,7 @@ class SurrogateRun:
             self.values += len(u)
         return evaluate_all(self.density, u, self.carry, gradient, self.run.n_workers, self.run.stop)
 
-    def _evaluate(self, drawn: list[Drawn], whitening: Whitening) -> tuple[bool, str]:
+    def _evaluate(self, surrogate: Surrogate, drawn: list[Drawn]) -> tuple[bool, str]:
         """Evaluate and record draws while their weights are good; else learn from the worst.  Return how it went."""
         self._forget_draws()
         u = np.stack([chain.u for chain in drawn], axis=1)  # (m, chains, d): the first draws of all chains first
@@ -189,23 +200,27 @@ class SurrogateRun:
             weights = weights_of(lp - followed.ravel()[: len(lp)])
             if weights.effective < GOOD_SHARE * len(lp):
                 break
-        u = u.reshape(-1, self.density.n_dim)
+        u, ratios = u.reshape(-1, self.density.n_dim), lp - followed.ravel()[: len(lp)]
         found = f"{weights.effective:.0f} of {len(lp)} draws effective, k {weights.pareto_k:.2f}"
         if not is_good(weights, followed.size):
-            self._add(u[worst(lp - followed.ravel()[: len(lp)], PILOT)])
+            self._add(u[worst(ratios, PILOT)])
             return False, found
-        missing = self._missing(u, lp, np.exp(weights.log_weight), whitening)
-        return missing <= tails.TOLERATED, found if missing <= tails.TOLERATED else f"{missing:.0%} beyond the draws"
+        missing = self._missing(surrogate, u, lp, ratios, np.exp(weights.log_weight))
+        return missing <= tails.TOLERATED, found if missing <= tails.TOLERATED else f"{missing:.1%} beyond the draws"
 
-    def _missing(self, u: Array, lp: Array, weight: Array, whitening: Whitening) -> float:
+    def _missing(self, surrogate: Surrogate, u: Array, lp: Array, ratios: Array, weight: Array) -> float:
         """Return the probability beyond the draws; where that is too much, points there serve the next surrogate."""
-        z = whitening.whiten(u)
-        some = tails.probes(tails.outermost(z))
-        moved = whitening.restore(tails.FACTOR * z[some])
-        gain = self._evaluated(moved, gradient=False).logdensity - np.where(np.isfinite(lp[some]), lp[some], np.inf)
-        missing = tails.missing_probability(z, weight, gain)
+        groups = tails.groups(u, weight)
+        moved = np.concatenate([group.moved for group in groups])
+        values = self._evaluated(moved, gradient=False).logdensity
+        mean = np.logaddexp.reduce(ratios) - np.log(len(ratios))
+        log_weight = values - surrogate.values(moved) / self.temperature - mean
+        gain = values - np.concatenate([lp[group.draws] for group in groups])
+        ends = np.cumsum([len(group.draws) for group in groups])[:-1]
+        parts = zip(groups, np.split(gain, ends), np.split(log_weight, ends), strict=True)
+        missing = max(tails.missing_probability(group, weight, *part) for group, *part in parts)
         if missing > tails.TOLERATED:
-            self._add(moved)
+            self._add(moved[tails.is_missing(log_weight)][:PILOT])
         return missing
 
     def _forget_draws(self) -> None:
