@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
 from hmcgp.estimators.conventions import Conventions
+from hmcgp.estimators.default_sampler import default_sampler
 from hmcgp.estimators.inducing import checked_error, with_chosen_inducing
 from hmcgp.estimators.inducing_error import InducingError
 from hmcgp.estimators.inspection import Inspection
@@ -131,7 +132,8 @@ class GaussianProcess(Inspection, Conventions):
             self.model_ = with_chosen_inducing(self, table.model(self.evidence, standardize=bool(self.standardize)))
             models = wanted_models(self, self.model_)  # refused before any sampling, if they do not fit
             self.sampling_trace_ = self.trace_ = self._sample(
-                sampler, None if self.checkpoint is None else table.identity() | self._inducing_identity()
+                sampler or default_sampler(self, self.model_),
+                None if self.checkpoint is None else table.identity() | self._inducing_identity(),
             )
             if self.trace_.sampler not in ("map", FIXED):
                 diagnostics.warn(self.trace_, standardized=bool(self.standardize))

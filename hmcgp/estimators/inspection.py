@@ -52,6 +52,8 @@ class Inspection:
     def summary(self, round_to: int | None = 3) -> pd.DataFrame:
         """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter.
 
+        `attrs` of the table name the sampler that drew, and how a surrogate came about, or why it was given up.
+
         Parameters
         ----------
         round_to : int or None, default=3

@@ -25,8 +25,8 @@ REFINEMENTS = ("auto", "ep", "exact")
 ESTIMATOR_SAMPLERS = (*SAMPLERS, "jumps", "map")
 
 
-def check_settings(estimator: Any) -> str | Sampler:
-    """Refuse settings of a wrong type or name, whether this fit would use them or not; return the sampler."""
+def check_settings(estimator: Any) -> str | Sampler | None:
+    """Refuse settings of a wrong type or name, whether this fit would use them or not; return the sampler, if given."""
     likelihood = as_likelihood(estimator.likelihood, type_of_targets=estimator.targets)
     if likelihood.weights is not None:
         raise InvalidInput("give weights to fit, as 'sample_weight', not to the likelihood.")
@@ -58,10 +58,10 @@ def _check_predict_draws(predict_draws: Any) -> None:
         check_count("predict_draws", predict_draws, 1)
 
 
-def _sampler(sampler: Any) -> str | Sampler:
-    """Sampler of an estimator: "map", "jumps", or one that `hmcgp.sample` takes; "hmc" by default."""
+def _sampler(sampler: Any) -> str | Sampler | None:
+    """Sampler of an estimator: "map", "jumps", or one that `hmcgp.sample` takes; None where the fit chooses."""
     if sampler is None:
-        return "hmc"
+        return None
     refuse_class("sampler", sampler)
     if not isinstance(sampler, str) and hasattr(sampler, "build_step"):
         return sampler  # type: ignore[no-any-return]

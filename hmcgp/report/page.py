@@ -145,6 +145,7 @@ def _trust(gp: Any) -> str:
     parts = [html.note(finding.message) for finding in findings]
     if not findings:
         parts = [html.note("Nothing was found to be wrong: the chains agree and hold enough draws.", good=True)]
+    parts.append(html.paragraph(f"Drawn by {trace.sampler}{': ' if trace.note else ''}{trace.note}."))
     if getattr(gp, "refinement_", None) is not None:
         parts.append(html.paragraph(str(gp.refinement_).capitalize() + "."))
     if gp.inducing_error_ is not None:

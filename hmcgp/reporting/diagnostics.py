@@ -49,7 +49,7 @@ def summary(trace: Trace, parameters: str | Iterable[str] | None = None, round_t
         sample sizes `ess_bulk` and `ess_tail`, `r_hat`, and `mcse_mean`, the Monte Carlo standard error
         of the mean.  `r_hat` of one chain and all convergence statistics of fewer
         than four draws are NaN.  Where the draws carry weights, all columns are of the weighted draws, but for
-        `r_hat`, which compares the chains as they ran.
+        `r_hat`, which compares the chains as they ran.  Its `attrs` name the `sampler`, and how it went in a `note`.
 
     Raises
     ------
@@ -60,7 +60,9 @@ def summary(trace: Trace, parameters: str | Iterable[str] | None = None, round_t
     weight = None if trace.log_weight is None else trace.weight.reshape(trace.draws.shape[:2])
     rows = [_describe(trace.draws[:, :, j], weight) for j in columns]
     found = pd.DataFrame(rows, index=[trace.names[j] for j in columns], columns=COLUMNS)
-    return found if round_to is None else _rounded(found, round_to)
+    found = found if round_to is None else _rounded(found, round_to)
+    found.attrs = {"sampler": trace.sampler, "note": trace.note}
+    return found
 
 
 def check(trace: Trace, *, standardized: bool = True) -> list[Finding]:

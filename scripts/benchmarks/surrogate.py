@@ -1,6 +1,7 @@
 """Errors per processor second of the surrogate, HMC, and BlackJAX's NUTS on the same density; silent failures.
 
     python -m scripts.benchmarks.surrogate                      errors on crabs 80, Pima 200 and Pima 532
+    python -m scripts.benchmarks.surrogate --sizes              n = 300 and 1000, default priors, without BlackJAX
     python -m scripts.benchmarks.surrogate --quick              a minute, to try it
     python -m scripts.benchmarks.surrogate --silent             200 fits, 5 tables x 2 priors x 20 seeds
     python -m scripts.benchmarks.surrogate --warm-up            HMC with tune=100 against tune=500
@@ -22,6 +23,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ from hmcgp.numerics.chain_statistics import ess_mean
 from hmcgp.reporting import diagnostics
 from hmcgp.reporting.convergence import weighted_ess
 from hmcgp.samplers import SurrogateHMC, Trace
-from scripts.benchmarks import contenders, peers
+from scripts.benchmarks import contenders, peers, predictions
 from scripts.papers import barber_williams as paper
 
 BAD = 0.25  # posterior standard deviations
@@ -63,7 +65,13 @@ def labelled(loader: Any, n: int | None = None, columns: int | None = None) -> t
     return (X - X.mean(axis=0)) / X.std(axis=0), y
 
 
+def synthetic(n: int) -> tuple[Any, Any]:
+    X, y, _ = predictions.table(n, 0)
+    return X, np.where(y, 1.0, -1.0)
+
+
 TABLES = {"crabs 80": crabs, "Pima 200": lambda: pima(200), "Pima 532": lambda: pima(532)}
+SIZES = {f"synthetic {n}": partial(synthetic, n) for n in (300, 1000)}  # under default priors
 SILENT = {
     "crabs 80": crabs,
     "Pima 200": lambda: pima(200),
@@ -118,9 +126,9 @@ def ours(model: Model, sampler: str | SurrogateHMC, seed: int, **lengths: int) -
 
 
 def contest(name: str, seeds: int, *, draws: int, tune: int, reference: int, peer_seeds: int) -> None:
-    """Print errors and processor times of all contenders on one table, under the paper's priors."""
-    X, y = TABLES[name]()
-    model = contenders.paper_model(X, y)
+    """Print errors and processor times of all contenders on one table."""
+    X, y = (TABLES | SIZES)[name]()
+    model = build(X, y, "default" if name in SIZES else "paper")
     long = Reference(ours(model, "hmc", 10_000, draws=reference, tune=500)[0].unconstrained)
     rows: dict[str, list[tuple[float, float, float]]] = {}
     for seed in range(seeds):
@@ -129,7 +137,7 @@ def contest(name: str, seeds: int, *, draws: int, tune: int, reference: int, pee
             rows.setdefault(sampler, []).append((*long.squared_errors(trace.unconstrained, trace.weight), seconds))
             if sampler == "surrogate" and trace.sampler != "surrogate":
                 print(f"  {name}, seed {seed}: {trace.note}", flush=True)
-    if not contenders.missing("blackjax"):
+    if name in TABLES and not contenders.missing("blackjax"):  # whose density has the paper's priors
         starts = np.stack([model.initial(rng) for rng in np.random.default_rng(0).spawn(4)])
         for seed in range(peer_seeds):
             run = peers.run_blackjax(X, y, starts, tune=500, draws=500, seed=seed, diagonal=False)
@@ -180,19 +188,17 @@ def silent_failures(seeds: int, tables: list[str], reference: int) -> None:
     for name in tables:
         for prior in PRIORS:
             model = build(*SILENT[name](), prior)
-            long = Reference(ours(model, "hmc", 10_000, draws=reference, tune=500)[0].unconstrained)
-            counts, worst, seconds = np.zeros(4, dtype=int), np.zeros(3), 0.0
-            for seed in range(seeds):
-                # the surrogate of a default fit, draws=1000 and tune=500, in whose place HMC would be shorter
-                trace, time = ours(model, SurrogateHMC(effective=250), seed, draws=358, tune=100)
-                fallen, found = trace.sampler != "surrogate", bool(diagnostics.check(trace))
-                is_bad = False
-                if not fallen:
-                    errors = np.array(long.worst(trace))
-                    is_bad = bool(errors[0] > BAD or errors[1:].max() > BAD_IN_ERRORS)
-                    worst = np.maximum(worst, errors)
-                counts += np.array([is_bad, is_bad and not found, fallen, found and not fallen])
-                seconds += time / seeds
+            # the surrogate of a default fit, draws=1000 and tune=500; HMC in its place would be longer
+            runs = [ours(model, SurrogateHMC(effective=250), seed, draws=358, tune=100) for seed in range(seeds)]
+            kept = [trace for trace, _ in runs if trace.sampler == "surrogate"]
+            flagged = np.array([bool(diagnostics.check(trace)) for trace in kept], dtype=bool)
+            errors = np.zeros((1, 3))
+            if kept:
+                long = Reference(ours(model, "hmc", 10_000, draws=reference, tune=500)[0].unconstrained)
+                errors = np.array([long.worst(trace) for trace in kept])
+            bad = ((errors[:, 0] > BAD) | (errors[:, 1:].max(axis=1) > BAD_IN_ERRORS))[: len(kept)]
+            counts = np.array([bad.sum(), (bad & ~flagged).sum(), seeds - len(kept), flagged.sum()])
+            seconds, worst = np.mean([time for _, time in runs]), errors.max(axis=0)
             print(
                 f"{name}, {prior} priors, {model.n_dim} hyperparameters: {seeds} fits of {seconds:.1f} s, worst error "
                 f"{worst[0]:.2f} sd, {worst[1]:.1f} (means) and {worst[2]:.1f} (second moments) standard errors; bad "
@@ -210,12 +216,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one table, two seeds, a short reference")
     parser.add_argument("--silent", action="store_true", help="count silent failures instead")
     parser.add_argument("--warm-up", action="store_true", help="HMC with short and long warm-up instead")
+    parser.add_argument("--sizes", action="store_true", help="n = 300 and 1000 instead: hours for HMC with 8 seeds")
     parser.add_argument("--tables", nargs="+", help="names, or their beginnings; default: all")
     parser.add_argument("--seeds", type=int, help="default: 8, or 20 with --silent")
     parser.add_argument("--peer-seeds", type=int, default=3)
     parser.add_argument("--reference", type=int, default=10_000, help="draws of each of four chains")
     options = parser.parse_args()
-    known = list(SILENT if options.silent else TABLES)
+    known = list(SILENT if options.silent else SIZES if options.sizes else TABLES)
     names = [name for name in known if not options.tables or any(name.startswith(t) for t in options.tables)]
     seeds = options.seeds or (2 if options.quick else 20 if options.silent else 8)
     reference = 1500 if options.quick else options.reference

@@ -8,8 +8,10 @@ from scipy import stats
 
 from hmcgp import Model, sample
 from hmcgp.kernels import SquaredExponential
+from hmcgp.posterior import predict
 from hmcgp.priors import LogNormal
 from hmcgp.reporting import diagnostics
+from hmcgp.reporting.convergence import weighted_ess
 from hmcgp.samplers import HMC, NUTS, Metropolis, leapfrog
 from hmcgp.samplers.integrators import init
 from hmcgp.samplers.metric import kinetic_energy
@@ -26,8 +28,8 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def grid(model):
-    """Marginal densities of log variance and log length scale: axes (2, SIZE) and probabilities (2, SIZE)."""
+def joint(model):
+    """Probabilities of log variance and log length scale on a grid: axes (2, SIZE) and p (SIZE, SIZE)."""
     axes = np.array([np.linspace(-4.5, 6.5, SIZE), np.linspace(-3.5, 4.0, SIZE)])
     carry, lp = None, np.empty((SIZE, SIZE))
     for i, a in enumerate(axes[0]):
@@ -37,6 +39,13 @@ def grid(model):
     p = np.exp(lp - lp.max())
     p /= p.sum()
     assert max(p[0].sum(), p[-1].sum(), p[:, 0].sum(), p[:, -1].sum()) < 1e-5  # the grid holds all of it
+    return axes, p
+
+
+@pytest.fixture(scope="module")
+def grid(joint):
+    """Marginal densities: axes (2, SIZE) and probabilities (2, SIZE)."""
+    axes, p = joint
     return axes, np.array([p.sum(axis=1), p.sum(axis=0)])
 
 
@@ -62,6 +71,33 @@ def test_samplers_agree_with_a_grid(model, grid, sampler, draws):
         assert thinned.size > 300
         assert stats.kstest(thinned, cdf(axes[j], p[j])).pvalue > 0.01
         assert stats.kstest(thinned + 0.3 * x.std(), cdf(axes[j], p[j])).pvalue < 1e-4  # negative control
+
+
+def test_surrogate_agrees_with_a_grid(model, joint, grid):
+    """Means, standard deviations and predictive probabilities, within 4 standard errors of the weighted draws."""
+    trace = sample(model, "surrogate", draws=800, tune=300, random_state=1, progressbar=False)
+    assert trace.sampler == "surrogate"
+    weight = trace.weight.reshape(trace.draws.shape[:2])
+    X_new = np.array([[-1.5], [-0.4], [0.3], [1.2], [2.5]])
+    (a, b), p = joint
+    nodes = np.argwhere(p[::3, ::3] > 1e-6) * 3  # a coarser grid, as probabilities are smooth
+    theta = np.exp(np.column_stack([a[nodes[:, 0]], b[nodes[:, 1]]]))
+    at_nodes = predict.probabilities_per_draw(model, theta, X_new)[:, :, 1]
+    p_nodes = p[nodes[:, 0], nodes[:, 1]]
+    per_draw = predict.probabilities_per_draw(model, trace.flat, X_new)[:, :, 1]
+    cases = [(x, p_nodes @ q / p_nodes.sum()) for x, q in zip(per_draw.T, at_nodes.T, strict=True)]
+    for j, (axis, marginal) in enumerate(zip(*grid, strict=True)):
+        mean = axis @ marginal
+        x = trace.unconstrained[:, :, j].ravel()
+        cases += [(x, mean), ((x - mean) ** 2, (axis - mean) ** 2 @ marginal)]
+    for values, truth in cases:
+        x = values.reshape(weight.shape)
+        average = np.average(x, weights=weight)
+        sd = np.sqrt(np.average((x - average) ** 2, weights=weight))
+        size = weighted_ess(x, weight)[0]
+        assert size > 400
+        assert abs(average - truth) < 4.0 * sd / np.sqrt(size)
+        assert abs(average + 0.3 * sd - truth) > 4.0 * sd / np.sqrt(size)  # negative control
 
 
 @pytest.mark.parametrize("sampler", ["nuts", "hmc", "metropolis"])

@@ -1,0 +1,26 @@
+"""The sampler of a fit that names none: the surrogate where it pays, HMC elsewhere.
+
+A rule in numbers that a fit knows beforehand, so that the same fit always takes the same sampler.  The surrogate makes
+some 600 evaluations with gradient before its first draw, and takes about a second for itself: it pays for evaluations
+that take longer than that, and for long runs.  Beyond a dozen hyperparameters a Gaussian process of some hundred points
+no longer follows the posterior.  (`scripts.benchmarks.surrogate` has the measurements.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hmcgp.evidence import Iterative
+from hmcgp.model import Model
+
+LEAST_ROWS = 150
+MOST_PARAMETERS = 12
+LEAST_DRAWS = 2000  # of all chains, warm-up included
+
+
+def default_sampler(gp: Any, model: Model) -> str:
+    """Name of the sampler for an estimator and its model."""
+    long = gp.tune > 0 and gp.chains * (gp.tune + gp.draws) >= LEAST_DRAWS
+    apt = len(model.y) >= LEAST_ROWS and 0 < model.n_dim <= MOST_PARAMETERS
+    exact = model.inducing is None and not isinstance(model.evidence, Iterative)  # the others were not measured
+    return "surrogate" if long and apt and exact and gp.checkpoint is None else "hmc"

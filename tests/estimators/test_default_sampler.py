@@ -1,0 +1,83 @@
+"""Which sampler a fit takes that names none, and that it says which."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hmcgp import GPClassifier, Model
+from hmcgp.estimators import default_sampler as rule
+from hmcgp.estimators.default_sampler import LEAST_ROWS, MOST_PARAMETERS, default_sampler
+from hmcgp.kernels import SquaredExponential
+
+QUICK = {"n_jobs": 1, "progressbar": False, "random_state": 1, "refine": None}
+
+
+def table(n, inputs):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, inputs))
+    return X, np.where(X[:, 0] + 0.5 * rng.normal(size=n) > 0.0, 1.0, -1.0)
+
+
+def model(n=LEAST_ROWS, inputs=2, **settings):
+    return Model(*table(n, inputs), kernel=SquaredExponential(ard=True), **settings)
+
+
+def chosen(a_model, **settings):
+    given = {"draws": 1000, "tune": 500, "chains": 4, "checkpoint": None} | settings
+    return default_sampler(SimpleNamespace(**given), a_model)
+
+
+def test_surrogate_where_it_pays():
+    assert chosen(model()) == "surrogate"
+    assert chosen(model(n=LEAST_ROWS - 1)) == "hmc"
+    assert chosen(model(inputs=MOST_PARAMETERS - 1)) == "surrogate"  # and the variance
+    assert chosen(model(inputs=MOST_PARAMETERS)) == "hmc"
+    assert chosen(Model(*table(LEAST_ROWS, 2), kernel=SquaredExponential(1.0, 1.0))) == "hmc"  # nothing to draw
+
+
+@pytest.mark.parametrize(
+    ("settings", "sampler"),
+    [
+        ({"draws": 300, "tune": 200}, "surrogate"),
+        ({"draws": 299, "tune": 200}, "hmc"),
+        ({"tune": 0}, "hmc"),
+        ({"chains": 1}, "hmc"),
+        ({"checkpoint": "run.nc"}, "hmc"),
+    ],
+)
+def test_hmc_for_short_runs_and_checkpoints(settings, sampler):
+    assert chosen(model(), **settings) == sampler
+
+
+def test_hmc_for_inducing_inputs():
+    assert chosen(model(inducing=table(10, 2)[0])) == "hmc"
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Table and settings of fits for which the surrogate is chosen, though it does not pay."""
+    monkeypatch.setattr(rule, "LEAST_ROWS", 40)
+    monkeypatch.setattr(rule, "LEAST_DRAWS", 500)
+    X, y = table(40, 1)
+    return X, y, QUICK | {"kernel": SquaredExponential(), "draws": 200, "tune": 50, "chains": 2}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # so short a run
+def test_fit_says_which_it_took(small):
+    X, y, settings = small
+    gp = GPClassifier(**settings).fit(X, y)
+    assert gp.sampling_trace_.sampler == gp.summary().attrs["sampler"] == "surrogate"
+    assert "draws effective" in gp.summary().attrs["note"]
+    named = GPClassifier(sampler="surrogate", **settings).fit(X, y)
+    np.testing.assert_array_equal(gp.sampling_trace_.draws, named.sampling_trace_.draws)
+    assert GPClassifier(sampler="hmc", **settings).fit(X, y).summary().attrs == {"sampler": "hmc", "note": ""}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # so short a run
+def test_checkpoints_take_hmc(small, tmp_path):
+    X, y, settings = small
+    gp = GPClassifier(checkpoint=tmp_path / "run.nc", **settings).fit(X, y)
+    assert gp.summary().attrs["sampler"] == "hmc"
