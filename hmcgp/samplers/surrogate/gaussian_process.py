@@ -12,7 +12,7 @@ The prediction is the mean of the posterior, a sum over the observed points, in 
     g(z) = c - 1/2 z'z + sum_i (k_i a_i + k_i² b_i'd_i).
 
 k is the rational quadratic of exponent 1.  A squared exponential forgets its points within two lengths, and falls back
-to the Gaussian mean: with it, 2 to 6 % of the probability of the crabs' posterior lay in a tail where the surrogate was
+to the Gaussian mean: with it, 1 to 6 % of the probability of the crabs' posterior lay in a tail where the surrogate was
 up to thirty nats too low, so that it had no draws there and no weight told.
 
 Rasmussen (2003), Gaussian processes to speed up hybrid Monte Carlo for expensive Bayesian integrals; Solak et al.
