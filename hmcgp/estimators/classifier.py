@@ -69,9 +69,9 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         (`samplers.SurrogateHMC`); where that fails, HMC draws in its place, and `sampling_trace_.note` says so.
         "jumps" is "hmc" that first looks for the modes of the posterior, from 50 starts, and then jumps between them
         (`samplers.JumpingHMC`): for up to about fifteen hyperparameters, where chains disagree.  "map" takes the single
-        most probable hyperparameters.  Default: "surrogate" for 150 rows or more, up to eight hyperparameters and at
-        least 2000 draws of all chains with their warm-up, unless there is a checkpoint, inducing inputs or an iterative
-        solver; otherwise "hmc".  `sampling_trace_.sampler` names the one that drew.
+        most probable hyperparameters.  Default: "surrogate" for two classes under Laplace's approximation, 150 rows or
+        more, up to eight hyperparameters and at least 2000 draws of all chains with their warm-up, without checkpoint
+        and inducing inputs; otherwise "hmc".  `sampling_trace_.sampler` names the one that drew.
     draws : int, default=1000
         Posterior draws kept from each chain; at most so many of the surrogate, as its draws are worth more.
     tune : int, default=500

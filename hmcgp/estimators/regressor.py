@@ -55,7 +55,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     inducing : "auto", int, array-like of shape (m, d) or None, default="auto"
         As of `GPClassifier`, with either evidence; `evidence.Exact(variational=True)` takes Titsias' bound.
     sampler : {"surrogate", "hmc", "nuts", "jumps", "metropolis", "map"} or Sampler, optional
-        How the hyperparameters are integrated, as of `GPClassifier`, with the same default.
+        How the hyperparameters are integrated, as of `GPClassifier`.  Default: "hmc".
     draws, tune, chains, predict_draws, n_jobs, missing, random_state, progressbar, max_time, checkpoint
         As of `GPClassifier`.
     standardize : bool, default=True

@@ -52,8 +52,11 @@ def test_hmc_for_short_runs_and_checkpoints(settings, sampler):
     assert chosen(model(), **settings) == sampler
 
 
-def test_hmc_for_inducing_inputs():
+def test_hmc_for_what_was_not_measured():
+    assert chosen(model(likelihood="probit")) == "surrogate"
     assert chosen(model(inducing=table(10, 2)[0])) == "hmc"
+    assert chosen(model(evidence="ep")) == "hmc"
+    assert chosen(model(likelihood="gaussian")) == "hmc"
 
 
 @pytest.fixture
