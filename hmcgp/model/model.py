@@ -245,11 +245,12 @@ class Model:
         """Kernel with values and latent posterior at theta, ready to predict."""
         with deferred_interrupts():
             theta = self.theta_vector(theta)
-            return self.kernel_at(theta), self._evidence_at(theta, start)
+            kernel = self.kernel_at(theta)
+            return kernel, self._evidence_at(kernel, theta, start)
 
-    def _evidence_at(self, theta: Array, start: Array | None) -> Evidence:
-        """Evidence without its gradient."""
-        K = prior_covariance(self.kernel_at(theta), self.X, self.inducing, self._foreign)
+    def _evidence_at(self, kernel: Kernel, theta: Array, start: Array | None) -> Evidence:
+        """Evidence without its gradient, of the kernel at theta."""
+        K = prior_covariance(kernel, self.X, self.inducing, self._foreign)
         return self.evidence(K, self.y, self.likelihood_at(theta), start, gradient=False)
 
     def log_prior(self, u: Array) -> tuple[float, Array]:
@@ -289,7 +290,7 @@ class Model:
                 if gradient:
                     evidence, dtheta = self._log_evidence(theta, start)
                 else:
-                    evidence, dtheta = self._evidence_at(theta, start), None
+                    evidence, dtheta = self._evidence_at(self.kernel_at(theta), theta, start), None
             except (NotPositiveDefinite, NotConverged) as error:
                 return failed_evaluation(u, carry, _FAILURES[type(error)])
             return self._evaluation(u, theta, carry, evidence, dtheta)

@@ -172,7 +172,7 @@ class SpreadModel(Model):
             return (*solved, L)
         return (*spread.evidence_of_numbers(self._sums(block_work.number_sums, theta)), 1, 0.0, L)
 
-    def _evidence_at(self, theta: Array, start: Array | None) -> Evidence:
+    def _evidence_at(self, kernel: Kernel, theta: Array, start: Array | None) -> Evidence:
         found, log_z, n_factor, residual, L = self._solve(theta, start)
         return Evidence(log_z, None, np.empty(0), self._posterior(found, L), n_factor - 1, residual)
 

@@ -131,7 +131,7 @@ def test_auto_is_dense_for_few_rows_and_chooses_a_number_beyond(monkeypatch):
     assert len(gp.model_.inducing) in (16, 32)
     assert f"inducing={len(gp.model_.inducing)}" in repr(gp.model_)
     # what is known under dense covariances only stays with them
-    kernel = SquaredExponential(1.0, 1.0)
+    kernel = SquaredExponential(1.0, 1.0, standardized=True)
     for refine, model in (
         (None, Model(X, np.where(F > 0.0, 1.0, -1.0), likelihood="probit", evidence="tap")),
         ("ep", Model(X, CLASSES, likelihood="softmax")),
@@ -244,7 +244,7 @@ def test_every_sampler_takes_them(sampler):
 
 @quiet
 def test_several_classes_are_fitted_saved_and_continued(tmp_path):
-    kernels = [SquaredExponential(length_scale=1.0) for _ in range(3)]  # each with a variance: quick
+    kernels = [SquaredExponential(length_scale=1.0, standardized=True) for _ in range(3)]  # each with a variance: quick
     gp = GPClassifier(kernels, inducing=40, **MAP).fit(X, CLASSES)
     dense = GPClassifier(kernels, refine=None, **MAP).fit(X, CLASSES)
     assert gp.refinement_ is None  # nothing better is known

@@ -209,7 +209,7 @@ def test_pictures_speak_of_the_estimator():
     for draw, message in [
         (lambda: plots.predictive(gp, three, Y), "'gp' was fitted on 3"),
         (lambda: plots.relevance(gp, of="length_scale"), "'gp' has no inferred length scale per input"),
-        (lambda: plots.calibration(numbers, X, Y), "a GPRegressor has none: see plots.predictive"),
+        (lambda: plots.calibration(numbers, X, Y), "GPRegressor explains numbers: take GPClassifier for labels"),
         (lambda: plots.trace(GPClassifier()), r"this GPClassifier is not fitted yet: call gp.fit\(X, y\) first"),
         (lambda: plots.loo(3), r"give what gp.loo\(\) returns"),
     ]:

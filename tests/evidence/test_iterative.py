@@ -256,7 +256,7 @@ def test_predictions_through_a_model_and_what_is_not_offered():
 
 
 def test_settings_are_shown_where_they_are_used():
-    assert repr(Exact()) == "Exact()"
+    assert repr(Exact()) == "Exact(variational=False)"
     assert repr(Iterative(probes=5)) == ("Iterative(probes=5, rank=None, seed=0, tol=0.0001, max_products=200)")
 
 

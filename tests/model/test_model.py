@@ -229,7 +229,7 @@ def test_the_carry_changes_the_work_and_not_the_answer():
     [
         (
             {"likelihood": "logit"},
-            r"'likelihood' must be one of \['gaussian', 'label_noise', 'logistic', 'multinomial_probit', 'probit', '",
+            r"'likelihood' must be one of \['binomial', 'gaussian', 'label_noise', 'logistic', 'multinomial_probit', '",
         ),
         (
             {"evidence": "laplac"},

@@ -216,7 +216,7 @@ def test_the_picture_shows_every_row(clean_pyplot):
     np.testing.assert_array_equal(bad.get_ydata(), pointwise[[2, 6]])
     np.testing.assert_array_equal(good.get_ydata(), pointwise[k < 0.7])
     np.testing.assert_array_equal(axes[1].lines[1].get_ydata(), [0.9, 1.0])
-    assert [t.get_text() for t in axes[0].texts] == ["a coin", "7", "6", "5", "4", "3"]
+    assert [t.get_text() for t in axes[0].texts] == ["7", "6", "5", "4", "3"]
     with pytest.raises(InvalidInput, match=r"what gp\.loo\(\) returns"):
         plots.loo([1.0])
     with pytest.raises(InvalidInput, match="shape"):

@@ -72,6 +72,7 @@ def test_a_run_that_does_not_begin_releases_its_checkpoint(tmp_path, monkeypatch
         monkeypatch.setattr("hmcgp.samplers.chains.independent.announce", interrupted)
         with pytest.raises(KeyboardInterrupt) as error:
             sample(correlated_gaussian(), "hmc", checkpoint=path, max_time=60.0, **(QUICK | {"progressbar": True}))
+        monkeypatch.undo()
     held.append(error.value)
     assert_same(
         sample(correlated_gaussian(), "hmc", checkpoint=path, **QUICK), sample(correlated_gaussian(), "hmc", **QUICK)
