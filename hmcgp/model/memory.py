@@ -20,7 +20,8 @@ def work_space(
 
     def instead(nbytes: int) -> str:
         rows = int((nbytes / (8 * matrices)) ** 0.5)
-        return f"take a random sample of at most {rows:,} rows (sampler='map' needs no less memory)"
+        sample = f"take inducing inputs, or a random sample of at most {rows:,} rows"
+        return f"{sample} (sampler='map' needs no less memory)"
 
     return WorkSpace(8 * matrices * n * n, f"{matrices} matrices of {n:,} x {n:,} numbers", instead)
 

@@ -11,7 +11,7 @@ from hmcgp import Model
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import EP, Iterative, LatentSampling, UpperBound
 from hmcgp.evidence.rounding import LOST_NATS
-from hmcgp.likelihoods import Gaussian, LabelNoise, OutputNoise, VaryingNoise
+from hmcgp.likelihoods import Binomial, Gaussian, LabelNoise, Ordinal, OutputNoise, StudentT
 from hmcgp.model.compatibility import PROVIDERS
 from scripts.attack import trees
 from scripts.attack.cases import Case
@@ -65,6 +65,11 @@ def random_question(rng: np.random.Generator) -> Question:
         likelihood = LabelNoise(link=pick(rng, ["probit", "step"])) if kind is LabelNoise else kind()
         if provider is EP and kind is not LabelNoise:
             evidence = EP(sweeps=pick(rng, ["parallel", "sequential"]))
+    elif kind.targets == "counts":
+        likelihood, y = random_counts(rng, kind, n)
+    elif kind.targets == "levels":
+        levels = int(rng.integers(2, 6))
+        likelihood, y = Ordinal(tuple(map(str, range(levels)))), rng.integers(levels, size=n).astype(float)
     else:
         if kind is OutputNoise:
             X, kernel = trees.coregional(rng, X, 2)
@@ -73,15 +78,24 @@ def random_question(rng: np.random.Generator) -> Question:
             X, kernel = trees.with_derivatives(rng, X)
         if kind is Gaussian:
             likelihood = Gaussian(pick(rng, [None, None, None, 1e-6, 1.0]))
-        elif kind is VaryingNoise:
-            likelihood = VaryingNoise()
+        elif kind is not OutputNoise:
+            likelihood = kind()
         y = trees.numbers(rng, X, (n, 2) if kind is Gaussian and chance(rng, 0.2) else (n,))
-        if chance(rng, 0.1):
+        if kind is not StudentT and chance(rng, 0.1):
             evidence = Iterative()
     settings = {"kernel": kernel, "likelihood": likelihood, "evidence": evidence}
     if chance(rng, 0.15) and kind.__name__ != "MultinomialProbit":
         settings["weights"] = rng.uniform(0.1, 3.0, size=n)
     return Question(X, y, settings)
+
+
+def random_counts(rng: np.random.Generator, kind: Any, n: int) -> tuple[Any, Any]:
+    """Likelihood and counts, of rows that may be none, few, or thousands."""
+    if kind is Binomial:
+        trials = rng.integers(1, pick(rng, [2, 10, 5000]), size=n)
+        return Binomial(trials), rng.binomial(trials, rng.random()).astype(float)
+    exposure = pick(rng, [None, rng.uniform(0.1, 100.0, size=n)])
+    return kind(exposure=exposure), rng.poisson(pick(rng, [0.0, 1.0, 20.0, 5000.0]), size=n).astype(float)
 
 
 def random_points(rng: np.random.Generator, model: Model) -> list[tuple[str, Any]]:

@@ -147,7 +147,8 @@ def test_progress_bar_in_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     sample(correlated_gaussian(), "hmc", **(QUICK | {"progressbar": True}))
     shown = sys.stderr.getvalue()
-    assert "280/280" in shown  # 4 chains of 40 + 30
+    assert "160/160" in shown  # warm-up of 4 chains: 40 each
+    assert "120/120" in shown  # draws: 30 each
     assert "div=0" in shown
     assert "acc=0." in shown
     assert "step=" in shown
@@ -159,7 +160,7 @@ def test_progress_bar_in_a_notebook(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     sample(correlated_gaussian(), "hmc", **(QUICK | {"progressbar": True}))
-    assert "280/280" in sys.stderr.getvalue()
+    assert "120/120" in sys.stderr.getvalue()
 
 
 def test_progress_bar_is_quiet_elsewhere(monkeypatch, capsys):

@@ -44,11 +44,11 @@ def no_evaluation(monkeypatch):
 def test_too_many_rows(sampler, estimator, y, free, no_evaluation):
     free(4_000_000_000)
     message = (
-        r"at least 6.4 GB of memory \(2 matrices of 20,000 x 20,000 numbers, 6.4 GB\), and 4 GB are free: take a "
-        r"random sample of at most 15,\d+ rows \(sampler='map' needs no less memory\)"
+        r"at least 6.4 GB of memory \(2 matrices of 20,000 x 20,000 numbers, 6.4 GB\), and 4 GB are free: take "
+        r"inducing inputs, or a random sample of at most 15,\d+ rows \(sampler='map' needs no less memory\)"
     )
     with pytest.raises(InvalidInput, match=message):
-        estimator(sampler=sampler, n_jobs=1).fit(X, y)
+        estimator(sampler=sampler, n_jobs=1, inducing=None).fit(X, y)
 
 
 def test_fewer_workers_that_would_do(free, no_evaluation):
@@ -58,7 +58,9 @@ def test_fewer_workers_that_would_do(free, no_evaluation):
     message = r"at least 64\d kB of memory \(2 matrices.*, 160 kB for each of 4 workers\), and 500 kB are free: n_jobs="
     with pytest.raises(InvalidInput, match=message):
         sample(model, n_jobs=4, **QUICK)
-    with pytest.raises(InvalidInput, match=r"n_jobs=3 needs 480 kB; or take a random sample of at most \d+ rows"):
+    with pytest.raises(
+        InvalidInput, match=r"n_jobs=3 needs 480 kB; or take inducing inputs, or a random sample of at most \d+ rows"
+    ):
         find_map(model, n_jobs=4)
     with pytest.raises(InvalidInput, match="n_jobs=3"):
         find_modes(model, n_jobs=4)
