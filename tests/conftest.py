@@ -33,7 +33,7 @@ def thyroid():
 
 @pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
 def pytest_collection_modifyitems(items):
-    """Leave to CI the checks of scikit-learn that repeat the longest one with other memory."""
+    """Leave to CI the checks of scikit-learn that repeat the longest one, with other memory or by HMC."""
     for item in items:
-        if "check_classifiers_train(readonly_memmap=True" in item.name:
+        if "check_classifiers_train" in item.name and ("readonly_memmap=True" in item.name or "HMC(" in item.name):
             item.add_marker(pytest.mark.slow)

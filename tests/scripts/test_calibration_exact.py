@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from hmcgp import Model
 from scripts.benchmarks import calibration, calibration_exact
@@ -35,6 +36,7 @@ def test_ranks_of_weighted_draws_are_uniform_and_those_without_weights_are_not()
     assert calibration.ecdf_p(weighted_ranks(0.0), by_chance) < 0.001
 
 
+@pytest.mark.slow
 def test_the_latent_value_has_its_distribution_under_each_evidence():
     model, theta, _, _ = calibration_exact.simulate(np.random.default_rng(2))
     assert isinstance(model, Model)
