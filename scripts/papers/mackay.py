@@ -5,8 +5,8 @@ Figure 3 is `kernels.py`, and figure 7 `benchmark.py --sections solvers` with `r
 His data are not published; ours are drawn by a fixed seed to show what he shows.
 
 Figure 4: 16 points that can be explained in two ways, by a wiggly function with little noise or by a smooth one with
-much.  The evidence as a function of length scale and noise has a maximum for each.  Two starts of MAP find one each,
-and the share of draws in each is held against the integral of the density over a grid: for four chains of HMC, which
+much.  The evidence as a function of length scale and noise has a maximum for each.  His two starts of MAP find one
+each, and the share of draws in each is held against the integral of the density over a grid: for four chains of HMC, which
 go from one to the other seldom and say so, for chains ten times as long, and for HMC that jumps between the modes.
 Figure 5: 37 noisy points on one input, none between 2.5 and 3.5, where error bars must widen.
 Figure 6: 400 noisy points on two inputs, and the mean surface.
@@ -34,7 +34,8 @@ from hmcgp.samplers import JumpingHMC, Modes, Sampler, Trace
 
 # -- figure 4 --------------------------------------------------------------------------------------------------------
 
-WIGGLY, SMOOTH = (0.7, 0.02), (5.0, 0.8)  # starts: length scale, variance of the noise
+WIGGLY, SMOOTH = (1.0, 0.01), (4.0, 2.0)  # his starts: length scale, variance of the noise
+HIS = {"wiggly": "0.95 and nearly 0", "smooth": "3.5 and 3.0"}  # where they end, with his data
 COLOURS = {"wiggly": style.VERMILION, "smooth": style.BLUE}
 
 
@@ -241,7 +242,8 @@ def main() -> None:
     for name, found in ours.optima.items():
         ell, noise = found.parameters
         print(
-            f"Figure 4, {name}: length scale {ell:.3f}, noise {noise:.4f}, log density {found.logdensity:.2f}, "
+            f"Figure 4, {name}: length scale {ell:.3f}, noise {noise:.4f} (his: {HIS[name]}), "
+            f"log density {found.logdensity:.2f}, "
             f"log evidence {ours.model.log_evidence(found.parameters)[0]:.2f}"
         )
     trace = both_sampled(ours, seed=options.seed)
