@@ -6,8 +6,8 @@ His data are not published; ours are drawn by a fixed seed to show what he shows
 
 Figure 4: 16 points that can be explained in two ways, by a wiggly function with little noise or by a smooth one with
 much.  The evidence as a function of length scale and noise has a maximum for each.  His two starts of MAP find one
-each, and the share of draws in each is held against the integral of the density over a grid: for four chains of HMC, which
-go from one to the other seldom and say so, for chains ten times as long, and for HMC that jumps between the modes.
+each, and the share of draws in each is held against the integral of the density over a grid: for four chains of HMC,
+which go from one to the other seldom and say so, for chains ten times as long, and for HMC that jumps between modes.
 Figure 5: 37 noisy points on one input, none between 2.5 and 3.5, where error bars must widen.
 Figure 6: 400 noisy points on two inputs, and the mean surface.
 """
