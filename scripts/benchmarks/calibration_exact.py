@@ -122,7 +122,7 @@ def by_refinement(
     for length in LENGTHS:
         gp = GPClassifier(
             KERNEL, likelihood="probit", refine="exact", standardize=False, draws=LEVELS * THIN * length,
-            tune=200 * length, predict_draws=LEVELS, random_state=rng.spawn(1)[0], **SHORT,
+            tune=200 * length, predict_draws=LEVELS * THIN, random_state=rng.spawn(1)[0], **SHORT,
         ).fit(model.X, model.y)  # fmt: skip
         run, exact = gp.sampling_trace_, gp.trace_
         ess = least_ess(run)

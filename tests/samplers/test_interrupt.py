@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -173,9 +172,7 @@ def test_progress_bar_is_quiet_elsewhere(monkeypatch, capsys):
 
 
 def test_progress_bar_is_drawn_seldom(monkeypatch):
-    """A run of a few hundredths of a second redraws a handful of times, not once per draw."""
+    """A run of a few hundredths of a second redraws a handful of times, not once for each of its 8160 draws."""
     monkeypatch.setattr(sys, "stderr", Terminal())
-    begin = time.monotonic()
     sample(correlated_gaussian(), Metropolis(0.5), **(QUICK | {"draws": 2000, "progressbar": True}))
-    allowed = 10 * (time.monotonic() - begin) + 5
-    assert sys.stderr.getvalue().count("\r") <= 2 * allowed
+    assert sys.stderr.getvalue().count("\r") < 400
