@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from sklearn.base import BaseEstimator
 from sklearn.utils import estimator_html_repr
+from sklearn.utils.validation import check_is_fitted
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import listed
@@ -34,6 +35,13 @@ def fitted_state(gp: Any) -> list[str]:
 
 class Conventions(BaseEstimator):  # type: ignore[misc]
     """Settings, representation and files of an estimator."""
+
+    _inputs: Any
+
+    def get_feature_names(self) -> list[str]:
+        """Names of the inputs of the fitted model: the columns of X, and indicators of their gaps if there are any."""
+        check_is_fitted(self)
+        return list(self._inputs.names)
 
     def _keep_settings(self, arguments: Mapping[str, Any]) -> None:
         """Keep the arguments of `__init__` under their names, unchanged, as scikit-learn wants it."""

@@ -14,13 +14,11 @@ others and θ.
 
 from __future__ import annotations
 
-import numpy as np
-
 from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods import LabelNoise
 from hmcgp.model import Model
-from hmcgp.posterior.leave_one_out import cavities
-from hmcgp.posterior.weights import Draws, WeightedDraws
+from hmcgp.posterior.leave_one_out import averaged_over_cavities
+from hmcgp.posterior.weights import Draws
 from hmcgp.runtime.typing import Array
 
 
@@ -50,10 +48,8 @@ def flip_probability(model: Model, draws: Draws, *, n_jobs: int | None = None) -
             f"under the likelihood {type(model.likelihood).__name__} no label is ever wrong, only improbable. "
             "Fit with likelihood='label_noise'; or rank rows by gp.loo().probability."
         )
-    draws, total = WeightedDraws.of(draws), np.zeros(len(model.y))
-    moments = cavities(model, draws, n_jobs=n_jobs)
-    for theta, weight, mean, variance in zip(draws.theta, draws.weight, *moments, strict=True):
-        likelihood = model.likelihood_at(theta)
-        assert isinstance(likelihood, LabelNoise)
-        total += weight * likelihood.flipped(model.y, mean, variance)
-    return total / draws.total
+
+    def of_rows(likelihood: LabelNoise, mean: Array, variance: Array) -> Array:
+        return likelihood.flipped(model.y, mean, variance)
+
+    return averaged_over_cavities(model, draws, of_rows, n_jobs=n_jobs)

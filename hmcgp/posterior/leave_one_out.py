@@ -17,6 +17,7 @@ k says whether the weights can be trusted: up to 0.7 they can.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -162,6 +163,17 @@ def cavities(model: Model, draws: Draws, *, n_jobs: int | None = None) -> tuple[
     """Mean and variance of each latent value given all other targets, for each draw: two arrays of shape (S, n)."""
     mean, variance = summarise(_Cavities(), model, draws, n_jobs=n_jobs)
     return mean, variance
+
+
+def averaged_over_cavities(
+    model: Model, draws: Draws, of_rows: Callable[[Any, Array, Array], Array], *, n_jobs: int | None = None
+) -> Array:
+    """Average over draws of a function of likelihood, cavity means and cavity variances, of shape (n,)."""
+    draws, total = WeightedDraws.of(draws), np.zeros(len(model.y))
+    moments = cavities(model, draws, n_jobs=n_jobs)
+    for theta, weight, mean, variance in zip(draws.theta, draws.weight, *moments, strict=True):
+        total += weight * of_rows(model.likelihood_at(theta), mean, variance)
+    return total / draws.total
 
 
 def predictive_numbers(

@@ -11,13 +11,11 @@ the draws.
 
 from __future__ import annotations
 
-import numpy as np
-
 from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods import StudentT
 from hmcgp.model import Model
-from hmcgp.posterior.leave_one_out import cavities
-from hmcgp.posterior.weights import Draws, WeightedDraws
+from hmcgp.posterior.leave_one_out import averaged_over_cavities
+from hmcgp.posterior.weights import Draws
 from hmcgp.runtime.typing import Array
 
 
@@ -43,10 +41,8 @@ def outlier_probability(model: Model, draws: Draws, threshold: float, *, n_jobs:
             f"under the likelihood {type(model.likelihood).__name__} no row is an outlier, only improbable. Fit with "
             "likelihood='student_t'; or rank rows by gp.loo().pointwise."
         )
-    draws, total = WeightedDraws.of(draws), np.zeros(len(model.y))
-    moments = cavities(model, draws, n_jobs=n_jobs)
-    for theta, weight, mean, variance in zip(draws.theta, draws.weight, *moments, strict=True):
-        likelihood = model.likelihood_at(theta)
-        assert isinstance(likelihood, StudentT)
-        total += weight * likelihood.outlying(model.y, mean, variance, threshold)
-    return total / draws.total
+
+    def of_rows(likelihood: StudentT, mean: Array, variance: Array) -> Array:
+        return likelihood.outlying(model.y, mean, variance, threshold)
+
+    return averaged_over_cavities(model, draws, of_rows, n_jobs=n_jobs)

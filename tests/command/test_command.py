@@ -126,7 +126,24 @@ def test_gaps_have_indicators(tmp_path):
     arguments = ["--target", "y", "--sampler", "map", "--out", tmp_path / "out", "--quiet", "--missing", "indicator"]
     assert run("fit", tmp_path / "t.csv", *arguments) == command.OK
     gp = command.load(tmp_path / "out" / "model.hmcgp")
-    assert gp.model_.input_names == ["x", "z", "missingindicator_x"]
+    assert gp.get_feature_names() == gp.model_.input_names == ["x", "z", "missingindicator_x"]
+
+
+def test_parquet_is_read_as_such(tmp_path, capsys, monkeypatch):
+    table = pd.DataFrame({"x": np.arange(20.0), "y": list("ab" * 10)})
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    seen = []
+    monkeypatch.setattr(pd, "read_parquet", lambda file: seen.append(file) or table)
+    arguments = ["--target", "y", "--sampler", "map", "--out", tmp_path / "out", "--quiet"]
+    assert run("fit", tmp_path / "t.parquet", *arguments) == command.OK
+    assert seen == [tmp_path / "t.parquet"]
+
+    def without_pyarrow(file):
+        raise ImportError("no engine")
+
+    monkeypatch.setattr(pd, "read_parquet", without_pyarrow)
+    assert run("fit", tmp_path / "t.parquet", *arguments) != command.OK
+    assert "pip install pyarrow" in capsys.readouterr().err
 
 
 def test_help_and_module():

@@ -5,22 +5,7 @@ import pickle
 import pytest
 
 from hmcgp.runtime import progress
-
-
-class Bar:
-    """Stands in for tqdm, in a terminal or not."""
-
-    def __init__(self, total, done, description, disable=False):
-        self.total, self.n, self.description, self.disable, self.closed = total, done, description, disable, False
-
-    def update(self, k):
-        self.n += k
-
-    def refresh(self):
-        pass
-
-    def close(self):
-        self.closed = True
+from tests.helpers.bars import Bar
 
 
 @pytest.fixture

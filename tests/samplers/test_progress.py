@@ -10,29 +10,10 @@ import pytest
 
 from hmcgp.samplers import Metropolis, sample
 from hmcgp.samplers.chains import forecast, progress
+from tests.helpers.bars import Bar
 from tests.helpers.densities import correlated_gaussian
 
 QUICK = {"draws": 6, "tune": 12, "chains": 2, "random_state": 3, "n_jobs": 1}
-
-
-class Bar:
-    def __init__(self, total, done, description):
-        self.total, self.n, self.disable, self.shown, self.closed = total, done, False, [description], False
-
-    def set_description_str(self, text, refresh):
-        self.shown.append(text.strip())
-
-    def set_postfix(self, values, refresh):
-        self.values = values
-
-    def update(self, k):
-        self.n += k
-
-    def refresh(self):
-        pass
-
-    def close(self):
-        self.closed = True
 
 
 @pytest.fixture
