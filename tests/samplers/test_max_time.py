@@ -34,11 +34,27 @@ def test_stops_in_time_with_what_there_is(n_jobs):
     elapsed = time.monotonic() - begin
     assert 1.9 < elapsed < 30.0  # the whole run would take 100 seconds or more
     assert trace.interrupted
-    assert trace.n_chains == 4  # chains take turns, so all of them have come equally far
     assert len(caught) == 1
     assert caught[0].filename == __file__
     whole = sample(Gaussian(np.zeros(2), np.eye(2)), Metropolis(1.0), **(QUICK | {"draws": trace.n_draws}))
-    np.testing.assert_array_equal(whole.draws, trace.draws)
+    for kept in trace.draws:  # fewer than four on a machine that stands still for a while
+        assert any(np.array_equal(kept, chain) for chain in whole.draws)
+
+
+def test_chains_take_turns(monkeypatch):
+    """All of them have come equally far when the time is over; by a clock that evaluations alone move."""
+    density, now = Gaussian(np.zeros(2), np.eye(2)), [0.0]
+    evaluate = density.evaluate
+
+    def ticking(*args):
+        now[0] += 1e-3
+        return evaluate(*args)
+
+    density.evaluate = ticking
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with pytest.warns(InterruptedWarning, match="in each of 4 of 4 chains"):
+        trace = sample(density, Metropolis(1.0), **(QUICK | {"draws": 100_000}), n_jobs=1, max_time=2)
+    assert trace.n_draws > 300  # of about 460
 
 
 def test_does_not_wait_for_the_end_of_a_trajectory(tmp_path):
