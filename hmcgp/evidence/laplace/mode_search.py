@@ -39,6 +39,7 @@ _CACHED = 1200
 _REPAIRS = 3  # of f = Kα
 _APART = -2  # verdict on an iterate, besides the status of the solver
 _SHORT = 1e-3  # a step of f over which W hardly changes
+_SURE = 0.1  # change of log W over a step that must raise Ψ, whatever rounding makes of the difference
 
 
 @compiled_inside
@@ -74,9 +75,23 @@ def _direction(K: Array, L: Array, state: Array) -> float:
 
 
 @compiled_inside
+def _change(state: Array) -> float:
+    """Largest change of log W by the step at hand, to first order."""
+    most = 0.0
+    for i in range(state.shape[1]):
+        change = abs(state[row.THIRD_RATIO, i] * state[row.STEP_LATENT, i])
+        most = change if not change <= most else most  # NaN goes through
+    return most
+
+
+@compiled_inside
 def _ascend(y: Array, kind: int, state: Array, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
-    """Take the step, halved while Ψ falls by more than rounding; on failure the iterate stays as it was."""
-    least = psi - slack(state, psi, scale)
+    """Take the step, halved while Ψ falls by more than rounding; on failure the iterate stays as it was.
+
+    A step over which W hardly changes is taken as it is: large counts are sums of large terms, y f and exp f, whose
+    rounding would hide that Ψ rises.
+    """
+    least = psi - slack(state, psi, scale) if not _change(state) <= _SURE else -np.inf
     step = 1.0
     for _ in range(halvings + 1):
         attempt(state, step)

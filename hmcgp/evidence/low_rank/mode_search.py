@@ -20,6 +20,7 @@ from hmcgp.evidence.rounding import LEFT_NATS, LOST_NATS, ROUNDED_AWAY
 from hmcgp.numerics.constants import EPS
 from hmcgp.runtime.typing import Array
 
+_SURE = 0.1  # relative change of W over a step that must raise Ψ
 _PATIENCE = 0.25  # chord steps, in units of the rank, that cost as much as a factorisation
 
 
@@ -139,11 +140,14 @@ def _direction(sites: Factor, here: Iterate) -> tuple[tuple[Array, Array], float
 
 
 def _ascend(problem: Problem[I], here: I, step: tuple[Array, Array], halvings: int) -> I | None:
-    """Take the step, halved while Ψ falls by more than rounding; None where it cannot be taken."""
+    """Take the step, halved while Ψ falls by more than rounding; None where it cannot be taken.
+
+    A step over which W hardly changes is taken as it is, as in `laplace.mode_search`.
+    """
     least = here.psi - 1e-13 * abs(here.psi) - 4.0 * EPS * float(problem.variances.max()) * size(here) ** 2
     for k in range(halvings + 1):
         there = problem.at(here.alpha + 0.5**k * step[0], here.f + 0.5**k * step[1])
-        if there.psi >= least:
+        if there.psi >= least or (k == 0 and np.all(np.abs(there.w - here.w) <= _SURE * here.w)):
             return there
     return None
 
