@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from hmcgp.errors import InvalidInput
+from hmcgp.numerics.constants import EPS
+from hmcgp.runtime.parallel import Workers
 from hmcgp.runtime.typing import Array
 
 ROWS = 20_000  # of a block of arrays
+_ROUNDING = 1000.0 * EPS  # standard deviation of a constant column, as a part of its largest value
 
 
 class Rows(NamedTuple):
@@ -76,6 +79,40 @@ class _OfFile:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class _Scaled:
+    """Rows of another source, with their inputs scaled."""
+
+    source: Source
+    mean: Array  # (d,)
+    sd: Array  # (d,)
+
+    def read(self) -> Rows:
+        X, y, weights = self.source.read()
+        return Rows((X - self.mean) / self.sd, y, weights)
+
+
+class _Moments(NamedTuple):
+    """Number of some rows, and the means, sums of squares about them, and largest sizes of their inputs."""
+
+    n: int
+    mean: Array
+    squares: Array
+    size: Array
+
+    @classmethod
+    def of(cls, source: Source) -> _Moments:
+        X = np.asarray(source.read().X, dtype=float)
+        mean = X.mean(axis=0)
+        return cls(len(X), mean, np.sum((X - mean) ** 2, axis=0), np.abs(X).max(axis=0))
+
+    def joined(self, other: _Moments) -> _Moments:
+        """Moments of both, by the formula of Chan, Golub & LeVeque (1983)."""
+        n, apart = self.n + other.n, other.mean - self.mean
+        squares = self.squares + other.squares + apart**2 * (self.n * other.n / n)
+        return _Moments(n, self.mean + apart * (other.n / n), squares, np.maximum(self.size, other.size))
+
+
 def _column(table: Any, part: Any) -> Any:
     """Numbers of a column by name, or of a part of a collection of its own."""
     if part is None:
@@ -92,10 +129,14 @@ class RowBlocks:
     sources : tuple
         What reads each block, where it is used.
     input_names : tuple of str or None
+    mean, sd : ndarrays of shape (d,) or None
+        Of the inputs, where they are `standardised`.
     """
 
     sources: tuple[Source, ...]
     input_names: tuple[str, ...] | None = None
+    mean: Array | None = None
+    sd: Array | None = None
 
     @classmethod
     def of_arrays(cls, X: Any, y: Any, weights: Any = None, *, rows: int = ROWS) -> RowBlocks:
@@ -143,6 +184,25 @@ class RowBlocks:
         if not files:
             raise InvalidInput(f"there are no files *.parquet in {str(folder)!r}.")
         return cls(tuple(_OfFile(str(file), tuple(inputs), target, weights) for file in files), tuple(inputs))
+
+    def standardised(self, n_jobs: int | None = None) -> RowBlocks:
+        """These rows with inputs of mean 0 and standard deviation 1; inputs that never change become 0.
+
+        Means and standard deviations take one pass over the blocks, in threads, or on a Dask cluster inside
+        ``joblib.parallel_config(backend="dask")``.  They stay in `mean` and `sd`, by which `scale` scales new inputs.
+        """
+        found: _Moments = Workers(n_jobs).total(_Moments.joined, _Moments.of, self.sources)
+        sd = np.sqrt(found.squares / found.n)
+        sd = np.where(sd > _ROUNDING * found.size, sd, np.inf)
+        return replace(
+            self, sources=tuple(_Scaled(source, found.mean, sd) for source in self.sources), mean=found.mean, sd=sd
+        )
+
+    def scale(self, X: Any) -> Array:
+        """New inputs, of shape (m, d), scaled as those of these blocks are."""
+        if self.mean is None or self.sd is None:
+            raise InvalidInput("these blocks have the inputs that they were given: call standardised() first.")
+        return np.asarray((np.asarray(X, dtype=float) - self.mean) / self.sd)
 
 
 def _inputs(X: Any, others: tuple[Any, ...], inputs: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -61,7 +61,7 @@ class SpreadModel(Model):
     Parameters
     ----------
     blocks : RowBlocks
-        Rows, of which inputs (and numbers) should have about mean 0 and variance 1.
+        Rows, of which inputs (`RowBlocks.standardised`) and numbers should have about mean 0 and variance 1.
     inducing : int, or array-like of shape (m, d)
         Inducing inputs, or how many rows to choose as such, by k-means++ among rows at random.
     kernel, likelihood, evidence, input_names

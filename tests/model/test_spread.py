@@ -175,6 +175,19 @@ def test_a_folder_of_parquet_files(tmp_path):
         RowBlocks.of_parquet(tmp_path / "elsewhere", target="y", inputs=["a", "b"])
 
 
+@pytest.mark.parametrize("rows", [7, 200])
+def test_standardised_blocks(rows):
+    """Inputs of any unit and offset, one of them constant, give the model of inputs standardised beforehand."""
+    raw = np.column_stack([1e3 + 1e-2 * X[:, 0], 1e6 * X[:, 1], np.full(N, 7.3)])
+    blocks = RowBlocks.of_arrays(raw, LABELS, rows=rows).standardised(n_jobs=2)
+    expected = np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.zeros(N)])
+    np.testing.assert_allclose(blocks.scale(raw), expected, atol=1e-10)
+    np.testing.assert_allclose(np.vstack([source.read().X for source in blocks.sources]), expected, atol=1e-10)
+    same(Model(expected, LABELS, inducing=expected[:15]), SpreadModel(blocks, inducing=expected[:15]), np.zeros(4))
+    with pytest.raises(InvalidInput, match="standardised"):
+        RowBlocks.of_arrays(raw, LABELS).scale(raw)
+
+
 def test_blocks_of_one_label_each():
     """Files are often sorted by their target; and a block may be a single row."""
     order = np.argsort(LABELS, kind="stable")
@@ -249,6 +262,7 @@ def test_two_processes_one_of_them_killed():
         victims = list(client.run(os.getpid).values())
         with joblib.parallel_config(backend="dask"):
             model, numbers = in_blocks("logistic", rows=60), in_blocks("gaussian", rows=60)
+            np.testing.assert_allclose(RowBlocks.of_arrays(X, LABELS, rows=60).standardised().mean, X.mean(axis=0))
         same(one, model, positions(model)[0])
         same(whole("gaussian"), numbers, positions(numbers)[0])
         held = [key for keys in client.has_what().values() for key in keys]
