@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -129,11 +130,13 @@ class GaussianProcess(Inspection, Conventions):
             sampler = check_settings(self)
             table = self._training_table(X, y, row_data, sample_weight)
             self._keep_table(table.inputs, table.targets)
-            self.model_ = with_chosen_inducing(self, table.model(self.evidence, standardize=bool(self.standardize)))
+            model = table.model(self.evidence, standardize=bool(self.standardize))
+            self.model_, pilot = with_chosen_inducing(self, model)
             models = wanted_models(self, self.model_)  # refused before any sampling, if they do not fit
             self.sampling_trace_ = self.trace_ = self._sample(
                 sampler or default_sampler(self, self.model_),
                 None if self.checkpoint is None else table.identity() | self._inducing_identity(),
+                pilot,
             )
             if self.trace_.sampler not in ("map", FIXED):
                 diagnostics.warn(self.trace_, standardized=bool(self.standardize))
@@ -182,10 +185,12 @@ class GaussianProcess(Inspection, Conventions):
         self._best = self.trace_.flat[np.argmax(self.trace_.stats["lp"])]
         self.kernel_ = self.model_.kernel_at(self._best)
 
-    def _sample(self, sampler: str | Sampler, identity: dict[str, Any] | None) -> Trace:
+    def _sample(self, sampler: str | Sampler, identity: dict[str, Any] | None, pilot: Array | None = None) -> Trace:
+        """Draws of a sampler, or the maximum; after a pilot, the one where that ended."""
         if sampler == "map":
             begin = time.perf_counter()
-            optimum = find_map(self.model_, random_state=self.random_state, n_jobs=self.n_jobs)
+            find = partial(find_map, self.model_, random_state=self.random_state, n_jobs=self.n_jobs)
+            optimum = find() if pilot is None else find(start=self.model_.unconstrain(pilot), n_restarts=1)
             if not optimum.converged:
                 warn_user(
                     "the search for the most probable hyperparameters ended before the gradient vanished: its maximum "

@@ -2,12 +2,13 @@
 
 Rows spread over the inputs by k-means++ serve a pilot, a search for the most probable hyperparameters; then rows are
 chosen anew for the kernel found there (`hmcgp.model.inducing`).  The choice depends on table and settings alone.
+With ``sampler="map"`` the search for the maximum goes on from the pilot's, so that most of its steps are cheap ones.
 """
 
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, NotConverged, NotPositiveDefinite, warn_user
 from hmcgp.estimators.inducing_error import InducingError, inducing_error
@@ -23,7 +24,8 @@ DENSE_ROWS = 3000  # up to which it takes none where the largest of the followin
 AUTO_NUMBERS = (100, 200, 400)  # of inducing inputs that "auto" tries
 AUTO_NATS = 0.3  # by which log Z may change when they are doubled
 PILOT = 50  # inducing inputs of the pilot,
-PILOT_ITERATIONS = 30  # and iterations of its search
+PILOT_STARTS = 3  # its searches,
+PILOT_ITERATIONS = 30  # and iterations of each
 
 
 def check_inducing_setting(inducing: Any) -> None:
@@ -35,39 +37,47 @@ def check_inducing_setting(inducing: Any) -> None:
         check_count("inducing", inducing, 1)
 
 
-def with_chosen_inducing(gp: Any, model: Model) -> Model:
+class Chosen(NamedTuple):
+    """A model with its inducing inputs, if any, and the hyperparameters that a pilot found, if there was one."""
+
+    model: Model
+    pilot: Array | None = None  # (p,), natural
+
+
+def with_chosen_inducing(gp: Any, model: Model) -> Chosen:
     """Model with the inducing inputs that the setting `inducing` of an estimator asks for."""
     wanted = gp.inducing
     if wanted is None:
-        return model
+        return Chosen(model)
     if isinstance(wanted, str):
         return _automatic(gp, model)
     if not isinstance(wanted, Integral):
-        return with_inducing(model, gp._targets.layout.prediction_inputs(gp._scaled(wanted)))
+        return Chosen(with_inducing(model, gp._targets.layout.prediction_inputs(gp._scaled(wanted))))
     m, n = int(wanted), len(model.X)
     if m > n:
         raise InvalidInput(
             f"inducing={m} asks for more inducing inputs than there are rows ({n}): take fewer, or inducing=None."
         )
-    return with_inducing(model, _chosen(gp, model, m)[0])
+    Z, theta = _chosen(gp, model, m)
+    return Chosen(with_inducing(model, Z), theta)
 
 
-def _automatic(gp: Any, model: Model) -> Model:
+def _automatic(gp: Any, model: Model) -> Chosen:
     """Dense for few rows, and where nothing else is known; else with as many inducing inputs as log Z asks for."""
     if len(model.X) <= AUTO_ROWS or _refined_densely(gp, model):
-        return model
+        return Chosen(model)
     try:
         with_inducing(model, model.X[:1])
     except InvalidInput:
-        return model
+        return Chosen(model)
     Z, theta = _chosen(gp, model, 2 * AUTO_NUMBERS[-1])
     log_z = with_inducing(model, Z[: AUTO_NUMBERS[0]]).posterior(theta)[1].log_z
     for m in AUTO_NUMBERS:
         twice = with_inducing(model, Z[: 2 * m]).posterior(theta)[1].log_z
         if abs(twice - log_z) <= AUTO_NATS:
-            return with_inducing(model, Z[:m])
+            return Chosen(with_inducing(model, Z[:m]), theta)
         log_z = twice
-    return model if len(model.X) <= DENSE_ROWS else with_inducing(model, Z[:m])
+    return Chosen(model if len(model.X) <= DENSE_ROWS else with_inducing(model, Z[:m]), theta)
 
 
 def _refined_densely(gp: Any, model: Model) -> bool:
@@ -82,7 +92,7 @@ def _chosen(gp: Any, model: Model, m: int) -> tuple[Array, Array]:
     Returns them, and the hyperparameters of the pilot: roughly the most probable ones.
     """
     pilot = with_inducing(model, spread_inputs(model.X, min(m, PILOT)))
-    found = find_map(pilot, n_restarts=1, random_state=0, n_jobs=gp.n_jobs, maxiter=PILOT_ITERATIONS)
+    found = find_map(pilot, n_restarts=PILOT_STARTS, random_state=0, n_jobs=gp.n_jobs, maxiter=PILOT_ITERATIONS)
     return pivoted_inputs(model.kernel_at(found.parameters), model.X, m), found.parameters
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hmcgp import GPClassifier, GPRegressor, Model
+from hmcgp import GPClassifier, GPRegressor, Model, find_map
 from hmcgp.errors import ApproximationWarning, InvalidInput
+from hmcgp.estimators import base
 from hmcgp.estimators import inducing as setting
 from hmcgp.estimators.inducing_error import inducing_error
 from hmcgp.evidence import Exact
@@ -137,11 +138,23 @@ def test_auto_is_dense_for_few_rows_and_chooses_a_number_beyond(monkeypatch):
         ("ep", Model(X, CLASSES, likelihood="softmax")),
         ("exact", gp.model_),
     ):
-        assert setting.with_chosen_inducing(GPClassifier(refine=refine), model) is model
+        assert setting.with_chosen_inducing(GPClassifier(refine=refine), model).model is model
     monkeypatch.setattr(setting, "AUTO_NUMBERS", (2, 3))  # too few, and so many rows are no trouble
     assert GPClassifier(kernel, **MAP).fit(X, LABELS).model_.inducing is None
     monkeypatch.setattr(setting, "DENSE_ROWS", 100)
     assert len(GPClassifier(kernel, **MAP).fit(X, LABELS).model_.inducing) == 3
+
+
+@quiet
+def test_the_maximum_is_searched_for_from_that_of_the_pilot(monkeypatch):
+    """It is the one that searches from all over the prior find, after a few evaluations."""
+    found = []
+    monkeypatch.setattr(base, "find_map", lambda *args, **more: found.append(find_map(*args, **more)) or found[-1])
+    gp = GPClassifier(inducing=40, refine=None, **MAP).fit(X, LABELS)
+    best = find_map(gp.model_, random_state=3)
+    np.testing.assert_allclose(found[0].logdensity, best.logdensity, atol=1e-4)
+    assert len(found) == len(found[0].restarts) == 1
+    assert found[0].evaluations < best.evaluations / 4
 
 
 def test_too_few_are_told_with_the_number_that_would_do():
