@@ -126,7 +126,8 @@ def fit(arguments: argparse.Namespace) -> None:
         "HistGradientBoosting": HistGradientBoostingClassifier(random_state=0),
     }
     for m in arguments.inducing or [100, 200, 400]:
-        settings = {"inducing": m, "sampler": arguments.sampler, "random_state": 0, "progressbar": False}
+        settings = {"inducing": m, "sampler": arguments.sampler, "chains": arguments.chains}
+        settings |= {"random_state": 0, "progressbar": False}
         contenders[f"{arguments.sampler}, inducing={m}"] = GPClassifier(**settings)
     for name, classifier in contenders.items():
         report_fit(name, classifier, X, y, X_new, y_new)
@@ -248,6 +249,7 @@ def main() -> None:
     parser.add_argument("--inducing", type=int, nargs="+")
     parser.add_argument("--gpboost", action="store_true", help="fit: GPBoost's Vecchia approximation as well")
     parser.add_argument("--sampler", default="map", help="fit: how the hyperparameters are integrated")
+    parser.add_argument("--chains", type=int, default=4, help="fit: chains, where they are sampled")
     arguments = parser.parse_args()
     with single_blas_thread():
         FIGURES[arguments.figure](arguments)
