@@ -126,7 +126,7 @@ def fit(arguments: argparse.Namespace) -> None:
         "HistGradientBoosting": HistGradientBoostingClassifier(random_state=0),
     }
     for m in arguments.inducing or [100, 200, 400]:
-        settings = {"inducing": m, "sampler": arguments.sampler, "chains": arguments.chains}
+        settings: dict[str, Any] = {"inducing": m, "sampler": arguments.sampler, "chains": arguments.chains}
         settings |= {"random_state": 0, "progressbar": False}
         contenders[f"{arguments.sampler}, inducing={m}"] = GPClassifier(**settings)
     for name, classifier in contenders.items():
