@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from hmcgp.likelihoods.terms import row_terms
+from hmcgp.likelihoods.terms import log_constant, row_terms
 from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import HALF_LOG_2PI
 from hmcgp.runtime.typing import Array
@@ -69,4 +69,5 @@ def log_concave_average(
         for j in range(2 * _HALF + 1):
             total += math.exp(terms[j] - most)
         out[i] = most + math.log(total * h * s) - 0.5 * math.log(v) - HALF_LOG_2PI
+        out[i] += weights[i] * log_constant(kind, y[i], second[i])
     return out

@@ -222,6 +222,17 @@ def triangular_solve_inplace(L: Array, B: Array, transposed: bool) -> None:
     )  # fmt: skip
 
 
+@compiled_inside
+def triangular_upper_solve_inplace(U: Array, B: Array, transposed: bool) -> None:
+    """Overwrite B, of shape (k, m), by L^-1 B, or by L^-T B if `transposed`, for L' in the upper triangle of U."""
+    rows, columns = np.int32(B.shape[1]), np.int32(B.shape[0])  # LAPACK sees B' <- B' L^-T, and L itself
+    form = _PLAIN if transposed else _TRANSPOSED
+    _dtrsm(
+        _ref(_RIGHT), _ref(_LOWER), _ref(form), _ref(_PLAIN), _ref(rows), _ref(columns),
+        _ref(1.0), U.ctypes, _ref(columns), B.ctypes, _ref(rows),
+    )  # fmt: skip
+
+
 @compiled
 def gram(Y: Array) -> Array:
     """Lower triangle of Y'Y, over zeros, for Y of shape (k, n)."""

@@ -1,0 +1,156 @@
+"""Compiled linear algebra of K⁻¹ + W where the curvature W is negative in a few rows.
+
+With W⁺ what is positive of W, B = I + √W⁺ K √W⁺ = LL', and ρ, of shape (n, m), a column √|w_i| e_i for each of the m
+negative rows,
+
+    X = L⁻¹ √W⁺ K ρ,   Y = ρ - √W⁺ L⁻ᵀ X = (I + W⁺K)⁻¹ ρ,   T = I - ρ'Kρ + X'X = CC',
+    (K⁻¹ + W)⁻¹ = S⁺ + K Y T⁻¹ Y' K,   S⁺ = (K⁻¹ + W⁺)⁻¹,
+    R = (K + W⁻¹)⁻¹ = √W⁺ B⁻¹ √W⁺ - Y T⁻¹ Y',   log|I + KW| = log|B| + log|T|.
+
+T is positive definite where K⁻¹ + W is.  B is factorised in upper triangles, the faster ones, and no row is moved, so
+that this costs n²m operations more than a factorisation with W⁺ alone.
+"""
+
+import math
+
+import numpy as np
+
+from hmcgp.evidence import mode_rows as row
+from hmcgp.numerics import lapack
+from hmcgp.numerics.compiled import compiled_inside
+from hmcgp.runtime.typing import Array
+
+_LOST = 1e-5  # |w_i| S_ii below which (w_i - R_ii)/w_i² has lost too many digits
+
+
+@compiled_inside
+def factor_positive(K: Array, weights: Array, state: Array, L: Array) -> bool:
+    """Leave L' in the upper triangle of L, for what is positive of these weights; False where there is no factor."""
+    root_w = state[row.ROOT_CURVATURE]
+    for i in range(K.shape[0]):
+        root_w[i] = math.sqrt(max(weights[i], 0.0))
+    for i in range(K.shape[0]):
+        for j in range(i, K.shape[0]):
+            L[i, j] = root_w[i] * K[i, j] * root_w[j]
+        L[i, i] += 1.0
+    return lapack.cholesky_upper_inplace(L)
+
+
+@compiled_inside
+def negative_rows(w: Array) -> Array:
+    """Numbers of the rows in which W is negative."""
+    found, m = np.empty(w.shape[0], dtype=np.int64), 0
+    for i in range(w.shape[0]):
+        if w[i] < 0.0:
+            found[m] = i
+            m += 1
+    return found[:m]
+
+
+@compiled_inside
+def factor_negative(K: Array, L: Array, state: Array, rows: Array) -> tuple[bool, Array, Array]:
+    """Y, of shape (n, m), and C in the lower triangle of an (m, m) array; False where T is not positive definite."""
+    n, m = K.shape[0], rows.shape[0]
+    root_w, w = state[row.ROOT_CURVATURE], state[row.CURVATURE]
+    Y, T = np.empty((n, m)), np.empty((m, m))
+    for b in range(m):
+        j, rho = rows[b], math.sqrt(-w[rows[b]])
+        for i in range(n):
+            Y[i, b] = root_w[i] * (K[i, j] if i <= j else K[j, i]) * rho
+        for a in range(b, m):
+            T[a, b] = -rho * K[j, rows[a]] * math.sqrt(-w[rows[a]])
+        T[b, b] += 1.0
+    if m > 0:
+        lapack.triangular_upper_solve_inplace(L, Y, False)
+        lapack.add_gram(1.0, Y, T)
+        lapack.triangular_upper_solve_inplace(L, Y, True)
+    for i in range(n):
+        for b in range(m):
+            Y[i, b] *= -root_w[i]
+    for b in range(m):
+        Y[rows[b], b] += math.sqrt(-w[rows[b]])
+    return (lapack.cholesky_inplace(T) if m > 0 else True), Y, T
+
+
+@compiled_inside
+def respond(K: Array, L: Array, state: Array, Y: Array, C: Array, r: Array, dalpha: Array, df: Array) -> None:
+    """δα = (I + WK)⁻¹ r and δf = K δα."""
+    root_w = state[row.ROOT_CURVATURE]
+    lapack.symmetric_upper_times(K, r, df)
+    for i in range(r.shape[0]):
+        dalpha[i] = root_w[i] * df[i]
+    lapack.cholesky_upper_solve_inplace(L, dalpha)
+    for i in range(r.shape[0]):
+        dalpha[i] = r[i] - root_w[i] * dalpha[i]
+    if Y.shape[1] > 0:
+        z = np.zeros(Y.shape[1])
+        for i in range(Y.shape[0]):
+            for b in range(Y.shape[1]):
+                z[b] += Y[i, b] * df[i]  # Y'K r = ρ'S⁺r
+        lapack.cholesky_solve_inplace(C, z)
+        for i in range(Y.shape[0]):
+            for b in range(Y.shape[1]):
+                dalpha[i] += Y[i, b] * z[b]
+    lapack.symmetric_upper_times(K, dalpha, df)
+
+
+@compiled_inside
+def log_determinant(L: Array, C: Array) -> float:
+    """Log|I + KW|."""
+    return lapack.log_determinant(L) + lapack.log_determinant(C)
+
+
+@compiled_inside
+def precision_inplace(K: Array, L: Array, state: Array, Y: Array, C: Array) -> None:
+    """Overwrite the factor by the lower triangle of R, and leave S_ii in state[VARIANCE]."""
+    n, m, root_w = K.shape[0], Y.shape[1], state[row.ROOT_CURVATURE]
+    lapack.mirror_upper(L)
+    lapack.inverse_from_cholesky_inplace(L)
+    for i in range(n):
+        for j in range(i + 1):
+            L[i, j] *= root_w[i] * root_w[j]
+    if m > 0:
+        Z = np.empty((m, n))
+        for i in range(n):
+            for b in range(m):
+                Z[b, i] = Y[i, b]
+        lapack.triangular_solve_inplace(C, Z, False)
+        lapack.add_gram(-1.0, Z, L)
+    for i in range(n):
+        w = state[row.CURVATURE, i]
+        s = (w - L[i, i]) / (w * w)
+        if not abs(w) * s > _LOST:
+            s = _variance(K, L, state, i)
+        state[row.VARIANCE, i] = s
+
+
+@compiled_inside
+def _variance(K: Array, R: Array, state: Array, i: int) -> float:
+    """S_ii = K_ii - k'R k, by the lower triangle of R."""
+    k, t = state[row.STEP_ALPHA], state[row.STEP_LATENT]
+    for j in range(K.shape[0]):
+        k[j] = K[i, j] if i <= j else K[j, i]
+    lapack.symmetric_times(R, k, t)
+    total = K[i, i]
+    for j in range(K.shape[0]):
+        total -= k[j] * t[j]
+    return total
+
+
+@compiled_inside
+def gradient_inplace(K: Array, R: Array, state: Array) -> None:
+    """Overwrite R by G = ½((u + ½g)g' + g(u + ½g)' - R), u = (I - RK)c; leaves Sc = Ku in state[SHIFT]."""
+    n, g = K.shape[0], state[row.SLOPE]
+    c, t, u = state[row.STEP_ALPHA], state[row.STEP_LATENT], state[row.TRIAL_ALPHA]
+    for i in range(n):
+        c[i] = 0.5 * state[row.VARIANCE, i] * state[row.THIRD, i]
+    lapack.symmetric_upper_times(K, c, t)
+    lapack.symmetric_times(R, t, u)
+    for i in range(n):
+        u[i] = c[i] - u[i]
+    lapack.symmetric_upper_times(K, u, state[row.SHIFT])
+    for i in range(n):
+        u[i] += 0.5 * g[i]
+    for i in range(n):
+        for j in range(i + 1):
+            R[i, j] = 0.5 * (u[i] * g[j] + g[i] * u[j] - R[i, j])
