@@ -32,7 +32,7 @@ def has_parameters(kind: int) -> bool:
 
 @compiled_inside
 def _hazards(low: float, high: float, f: float, log_p: float) -> tuple[float, float, float, float]:
-    """a - f and b - f, 0 where they are infinite, and q_a and q_b."""
+    """Distances a - f and b - f, 0 where they are infinite, and q_a and q_b."""
     a, b, q_a, q_b = 0.0, 0.0, 0.0, 0.0
     if low > -math.inf:
         a = low - f

@@ -83,7 +83,7 @@ class StudentT(NoisyNumbers):
     def log_constant(self) -> float:
         """Logarithm of the density at y = f."""
         noise, nu = self.values()
-        return float(gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu)) - 0.5 * math.log(math.pi * nu * noise)
+        return math.lgamma(0.5 * (nu + 1.0)) - math.lgamma(0.5 * nu) - 0.5 * math.log(math.pi * nu * noise)
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         """Log likelihood and its first three derivatives with respect to f, elementwise."""

@@ -204,11 +204,24 @@ def signed_cholesky_solve_inplace(M: Array, n_positive: int, x: Array) -> None:
 
 
 @compiled_inside
-def cholesky_upper_solve_inplace(U: Array, x: Array) -> None:
-    """Overwrite the vector x by (L L')^-1 x, for L' in the upper triangle."""
+def forward_upper_inplace(U: Array, x: Array) -> None:
+    """Overwrite the vector x by L^-1 x, for L' in the upper triangle."""
     n = np.int32(U.shape[0])
     _dtrsv(_ref(_LOWER), _ref(_PLAIN), _ref(_PLAIN), _ref(n), U.ctypes, _ref(n), x.ctypes, _ref(_ONE))
+
+
+@compiled_inside
+def backward_upper_inplace(U: Array, x: Array) -> None:
+    """Overwrite the vector x by L^-T x, for L' in the upper triangle."""
+    n = np.int32(U.shape[0])
     _dtrsv(_ref(_LOWER), _ref(_TRANSPOSED), _ref(_PLAIN), _ref(n), U.ctypes, _ref(n), x.ctypes, _ref(_ONE))
+
+
+@compiled_inside
+def cholesky_upper_solve_inplace(U: Array, x: Array) -> None:
+    """Overwrite the vector x by (L L')^-1 x, for L' in the upper triangle."""
+    forward_upper_inplace(U, x)
+    backward_upper_inplace(U, x)
 
 
 @compiled

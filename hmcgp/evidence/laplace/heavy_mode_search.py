@@ -18,6 +18,7 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.laplace import signed_curvature as signed
 from hmcgp.evidence.laplace.mode_search import accelerate
+from hmcgp.evidence.laplace.signed_curvature import IntArray
 from hmcgp.evidence.newton import accept, attempt, copy, dot, fill, newton_step, size, slack
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.heavy_terms import heavy_terms
@@ -27,7 +28,7 @@ from hmcgp.numerics.constants import EPS
 from hmcgp.runtime.typing import Array
 
 _CLIMB = 16  # steps with one factor
-_CLOSE = 0.03  # a decrement from which Newton's method is quicker
+_CLOSE = 0.1  # a decrement from which Newton's method is quicker
 _LINE_STEPS, _EXACT = 6, 0.3  # trials along a line, and the share of the slope that may be left
 _HALVINGS = 40
 _SADDLE_STEPS = 60  # of the power method
@@ -55,39 +56,42 @@ def _trial(y: Array, nu: float, noise: float, state: Array, step: float) -> tupl
 
 
 @compiled_inside
+def _next_step(step: float, low: float, high: float, slope: float, slope_low: float, slope_high: float) -> float:
+    """Length of the next trial, the maximum lying between `low` and `high`; slopes are those at 0, low and high.
+
+    By the secant, where the slope falls; that at a `high` where Ψ is too low is -∞.
+    """
+    if high == np.inf:
+        fallen = (slope - slope_low) / slope
+        return step * (min(max(1.0 / fallen, 1.5), 4.0) if fallen > 0.25 else 4.0)
+    if slope_high > -np.inf:
+        return low + min(max(slope_low / (slope_low - slope_high), 0.1), 0.9) * (high - low)
+    return low + (0.5 if low > 0.0 else 0.3) * (high - low)
+
+
+@compiled_inside
 def _along_line(y: Array, nu: float, noise: float, state: Array, psi: float, scale: float) -> tuple[bool, float]:
     """Move along the direction in `state` to about where Ψ is largest; on failure the iterate stays as it was."""
     slope = 0.0
     for i in range(y.shape[0]):
         slope += state[row.STEP_LATENT, i] * (state[row.SLOPE, i] - state[row.ALPHA, i])
     least, best, best_step, step = psi - slack(state, psi, scale), -np.inf, 0.0, 1.0
-    low, slope_low, high, slope_high, there = 0.0, slope, np.inf, -np.inf, -np.inf
+    low, slope_low, high, slope_high = 0.0, slope, np.inf, -np.inf
     for k in range(_HALVINGS):
         there, slope_there = _trial(y, nu, noise, state, step)
-        if not there >= least:  # NaN is not
-            high, slope_high = step, -np.inf
-        else:
-            if there >= best:
-                best, best_step = there, step
-            if abs(slope_there) <= _EXACT * slope:
-                break
-            if slope_there > 0.0:
-                low, slope_low = step, slope_there
-            else:
-                high, slope_high = step, slope_there
-        if best_step > 0.0 and k >= _LINE_STEPS:
+        fine = there >= least  # NaN is not
+        if fine and there >= best:
+            best, best_step = there, step
+        if best_step > 0.0 and (k >= _LINE_STEPS or (fine and abs(slope_there) <= _EXACT * slope)):
             break
-        if high == np.inf:  # by the secant, where the slope falls
-            fallen = (slope - slope_low) / slope
-            step *= min(max(1.0 / fallen, 1.5), 4.0) if fallen > 0.25 else 4.0
-        elif slope_high > -np.inf:
-            share = slope_low / (slope_low - slope_high)
-            step = low + min(max(share, 0.1), 0.9) * (high - low)
+        if fine and slope_there > 0.0:
+            low, slope_low = step, slope_there
         else:
-            step = low + (0.5 if low > 0.0 else 0.3) * (high - low)
+            high, slope_high = step, slope_there if fine else -np.inf
+        step = _next_step(step, low, high, slope, slope_low, slope_high)
     if best_step == 0.0:
         return False, _psi(y, nu, noise, state[row.ALPHA], state[row.LATENT], state)
-    if step != best_step or there != best:
+    if step != best_step:
         best, _ = _trial(y, nu, noise, state, best_step)
     accept(state)
     return True, best
@@ -123,10 +127,10 @@ def _climb(K: Array, y: Array, nu: float, noise: float, L: Array, state: Array, 
 
 @compiled_inside
 def _leave_saddle(
-    K: Array, y: Array, nu: float, noise: float, state: Array, Y: Array, rows: Array, psi: float
+    K: Array, y: Array, nu: float, noise: float, L: Array, state: Array, X: Array, rows: IntArray, psi: float
 ) -> tuple[bool, float]:
-    """Step along the direction K Y v, v'Tv < 0, in which Ψ bends upwards where it has no slope; False where it falls."""
-    n, m = Y.shape
+    """Step along KYv, v'Tv < 0, a direction in which Ψ bends upwards where it has no slope; False where Ψ falls."""
+    (n, m), Y = X.shape, signed.responses_of_negative(L, state, X, rows)
     KY, v, Tv = np.empty((m, n)), np.empty(m), np.empty(m)
     for b in range(m):
         for i in range(n):
@@ -158,11 +162,11 @@ def _leave_saddle(
 
 
 @compiled_inside
-def _direction(K: Array, L: Array, state: Array, Y: Array, C: Array) -> float:
+def _direction(K: Array, L: Array, state: Array, X: Array, C: Array, rows: IntArray) -> float:
     """Newton direction at the current iterate; returns the decrement."""
     for i in range(state.shape[1]):
         state[row.RESIDUAL, i] = state[row.SLOPE, i] - state[row.ALPHA, i]
-    signed.respond(K, L, state, Y, C, state[row.RESIDUAL], state[row.STEP_ALPHA], state[row.STEP_LATENT])
+    signed.respond(K, L, state, X, C, rows, state[row.RESIDUAL], state[row.STEP_ALPHA], state[row.STEP_LATENT])
     return math.sqrt(max(dot(state[row.RESIDUAL], state[row.STEP_LATENT]), 0.0))
 
 
@@ -174,13 +178,13 @@ def _target(tol: float, scale: float, state: Array) -> float:
 
 @compiled_inside
 def _chords(
-    K: Array, y: Array, nu: float, noise: float, L: Array, state: Array, Y: Array, C: Array, psi: float, scale: float,
-    tol: float,
+    K: Array, y: Array, nu: float, noise: float, L: Array, state: Array, X: Array, C: Array, rows: IntArray, psi: float,
+    scale: float, tol: float,
 ) -> float:  # fmt: skip
     """Steps with an old factor, until converged or a new factor would pay; returns Ψ."""
     patience, last, first = 3.0 + y.shape[0] / 35.0, np.inf, True
     while True:
-        decrement, enough = _direction(K, L, state, Y, C), 0.1 * _target(tol, scale, state)
+        decrement, enough = _direction(K, L, state, X, C, rows), 0.1 * _target(tol, scale, state)
         if decrement <= enough:
             return psi
         if last < np.inf:
@@ -217,8 +221,8 @@ def _repair(K: Array, y: Array, nu: float, noise: float, state: Array) -> float:
 
 @compiled_inside
 def _advance(
-    K: Array, y: Array, nu: float, noise: float, L: Array, state: Array, Y: Array, C: Array, rows: Array, proper: bool,
-    psi: float, scale: float, tol: float,
+    K: Array, y: Array, nu: float, noise: float, L: Array, state: Array, X: Array, C: Array, rows: IntArray,
+    proper: bool, psi: float, scale: float, tol: float,
 ) -> tuple[int, float]:  # fmt: skip
     """Move on by the factor at hand or, where that leads nowhere, by that of E.
 
@@ -228,12 +232,12 @@ def _advance(
     if proper:
         moved, psi = _along_line(y, nu, noise, state, psi, scale)
         if moved:
-            return 0, _chords(K, y, nu, noise, L, state, Y, C, psi, scale, tol)
+            return 0, _chords(K, y, nu, noise, L, state, X, C, rows, psi, scale, tol)
     else:
         psi = _climb(K, y, nu, noise, L, state, psi, scale)
         if psi > enough:
             return 0, psi
-        moved, psi = _leave_saddle(K, y, nu, noise, state, Y, rows, psi)
+        moved, psi = _leave_saddle(K, y, nu, noise, L, state, X, rows, psi)
         if moved:
             return 0, psi
     if not signed.factor_positive(K, state[row.PULL], state, L):
@@ -266,17 +270,17 @@ def solve(
         if not signed.factor_positive(K, state[row.CURVATURE], state, L):
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, state, L
         rows = signed.negative_rows(state[row.CURVATURE])
-        proper, Y, C = signed.factor_negative(K, L, state, rows)
+        proper, X, C = signed.factor_negative(K, L, state, rows)
         if proper:
-            decrement = _direction(K, L, state, Y, C)
+            decrement = _direction(K, L, state, X, C, rows)
             if decrement <= _target(tol, scale, state):
                 log_z = psi - 0.5 * signed.log_determinant(L, C)
-                signed.precision_inplace(K, L, state, Y, C)
+                signed.precision_inplace(K, L, state, X, C, rows)
                 if gradient:
                     signed.gradient_inplace(K, L, state)
                 lapack.mirror_lower(L)
                 return CONVERGED, n_factor, decrement, log_z, state, L
-        used, psi = _advance(K, y, nu, noise, L, state, Y, C, rows, proper, psi, scale, tol)
+        used, psi = _advance(K, y, nu, noise, L, state, X, C, rows, proper, psi, scale, tol)
         if used < 0:
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, state, L
         n_factor += used

@@ -3,7 +3,7 @@
 With W⁺ what is positive of W, B = I + √W⁺ K √W⁺ = LL', and ρ, of shape (n, m), a column √|w_i| e_i for each of the m
 negative rows,
 
-    X = L⁻¹ √W⁺ K ρ,   Y = ρ - √W⁺ L⁻ᵀ X = (I + W⁺K)⁻¹ ρ,   T = I - ρ'Kρ + X'X = CC',
+    X = L⁻¹ √W⁺ K ρ,   Y = ρ - √W⁺ L⁻ᵀ X = (I + W⁺K)⁻¹ ρ,   T = I - ρ'Kρ + X'X = I - ρ'KY = CC',
     (K⁻¹ + W)⁻¹ = S⁺ + K Y T⁻¹ Y' K,   S⁺ = (K⁻¹ + W⁺)⁻¹,
     R = (K + W⁻¹)⁻¹ = √W⁺ B⁻¹ √W⁺ - Y T⁻¹ Y',   log|I + KW| = log|B| + log|T|.
 
@@ -12,14 +12,19 @@ that this costs n²m operations more than a factorisation with W⁺ alone.
 """
 
 import math
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hmcgp.evidence import mode_rows as row
 from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled_inside
 from hmcgp.runtime.typing import Array
 
+IntArray: TypeAlias = NDArray[np.int64]
+
+_SAFE = 1e-8  # |w_i| above which δf_i comes from the solution x + Xz or z, without a product with K
 _LOST = 1e-5  # |w_i| S_ii below which (w_i - R_ii)/w_i² has lost too many digits
 
 
@@ -37,7 +42,7 @@ def factor_positive(K: Array, weights: Array, state: Array, L: Array) -> bool:
 
 
 @compiled_inside
-def negative_rows(w: Array) -> Array:
+def negative_rows(w: Array) -> IntArray:
     """Numbers of the rows in which W is negative."""
     found, m = np.empty(w.shape[0], dtype=np.int64), 0
     for i in range(w.shape[0]):
@@ -48,50 +53,77 @@ def negative_rows(w: Array) -> Array:
 
 
 @compiled_inside
-def factor_negative(K: Array, L: Array, state: Array, rows: Array) -> tuple[bool, Array, Array]:
-    """Y, of shape (n, m), and C in the lower triangle of an (m, m) array; False where T is not positive definite."""
+def factor_negative(K: Array, L: Array, state: Array, rows: IntArray) -> tuple[bool, Array, Array]:
+    """X, of shape (n, m), and C in the lower triangle of an (m, m) array; False where T is not positive definite."""
     n, m = K.shape[0], rows.shape[0]
     root_w, w = state[row.ROOT_CURVATURE], state[row.CURVATURE]
-    Y, T = np.empty((n, m)), np.empty((m, m))
+    X, T = np.empty((n, m)), np.empty((m, m))
     for b in range(m):
         j, rho = rows[b], math.sqrt(-w[rows[b]])
-        for i in range(n):
-            Y[i, b] = root_w[i] * (K[i, j] if i <= j else K[j, i]) * rho
+        for i in range(j):
+            X[i, b] = root_w[i] * K[i, j] * rho
+        for i in range(j, n):
+            X[i, b] = root_w[i] * K[j, i] * rho
         for a in range(b, m):
             T[a, b] = -rho * K[j, rows[a]] * math.sqrt(-w[rows[a]])
         T[b, b] += 1.0
-    if m > 0:
-        lapack.triangular_upper_solve_inplace(L, Y, False)
-        lapack.add_gram(1.0, Y, T)
-        lapack.triangular_upper_solve_inplace(L, Y, True)
-    for i in range(n):
-        for b in range(m):
-            Y[i, b] *= -root_w[i]
-    for b in range(m):
-        Y[rows[b], b] += math.sqrt(-w[rows[b]])
-    return (lapack.cholesky_inplace(T) if m > 0 else True), Y, T
+    if m == 0:
+        return True, X, T
+    lapack.triangular_upper_solve_inplace(L, X, False)
+    lapack.add_gram(1.0, X, T)
+    return lapack.cholesky_inplace(T), X, T
 
 
 @compiled_inside
-def respond(K: Array, L: Array, state: Array, Y: Array, C: Array, r: Array, dalpha: Array, df: Array) -> None:
-    """δα = (I + WK)⁻¹ r and δf = K δα."""
-    root_w = state[row.ROOT_CURVATURE]
+def responses_of_negative(L: Array, state: Array, X: Array, rows: IntArray) -> Array:
+    """Y = ρ - √W⁺ L⁻ᵀ X, of shape (n, m)."""
+    n, m = X.shape
+    Y = X.copy()
+    if m > 0:
+        lapack.triangular_upper_solve_inplace(L, Y, True)
+    for i in range(n):
+        for b in range(m):
+            Y[i, b] *= -state[row.ROOT_CURVATURE, i]
+    for b in range(m):
+        Y[rows[b], b] += math.sqrt(-state[row.CURVATURE, rows[b]])
+    return Y
+
+
+@compiled_inside
+def respond(
+    K: Array, L: Array, state: Array, X: Array, C: Array, rows: IntArray, r: Array, dalpha: Array, df: Array
+) -> None:
+    """δα = (I + WK)⁻¹ r and δf = K δα.
+
+    With x = L⁻¹√W⁺K r and Tz = ρ'K r - X'x = ρ'S⁺r:  δα = r + ρz - √W⁺ L⁻ᵀ(x + Xz), and Wδf = r - δα.
+    """
+    root_w, (n, m), smallest = state[row.ROOT_CURVATURE], X.shape, np.inf
     lapack.symmetric_upper_times(K, r, df)
-    for i in range(r.shape[0]):
+    for i in range(n):
         dalpha[i] = root_w[i] * df[i]
-    lapack.cholesky_upper_solve_inplace(L, dalpha)
-    for i in range(r.shape[0]):
-        dalpha[i] = r[i] - root_w[i] * dalpha[i]
-    if Y.shape[1] > 0:
-        z = np.zeros(Y.shape[1])
-        for i in range(Y.shape[0]):
-            for b in range(Y.shape[1]):
-                z[b] += Y[i, b] * df[i]  # Y'K r = ρ'S⁺r
+        smallest = min(smallest, abs(state[row.CURVATURE, i]))
+    lapack.forward_upper_inplace(L, dalpha)
+    z = np.empty(m)
+    for b in range(m):
+        z[b] = math.sqrt(-state[row.CURVATURE, rows[b]]) * df[rows[b]]
+    if m > 0:
+        for i in range(n):
+            for b in range(m):
+                z[b] -= X[i, b] * dalpha[i]
         lapack.cholesky_solve_inplace(C, z)
-        for i in range(Y.shape[0]):
-            for b in range(Y.shape[1]):
-                dalpha[i] += Y[i, b] * z[b]
-    lapack.symmetric_upper_times(K, dalpha, df)
+        for i in range(n):
+            for b in range(m):
+                dalpha[i] += X[i, b] * z[b]
+    lapack.backward_upper_inplace(L, dalpha)
+    for i in range(n):
+        df[i] = dalpha[i] / root_w[i]
+        dalpha[i] = r[i] - root_w[i] * dalpha[i]
+    for b in range(m):
+        rho = math.sqrt(-state[row.CURVATURE, rows[b]])
+        df[rows[b]] = z[b] / rho
+        dalpha[rows[b]] = r[rows[b]] + rho * z[b]
+    if not smallest > _SAFE:
+        lapack.symmetric_upper_times(K, dalpha, df)
 
 
 @compiled_inside
@@ -101,9 +133,10 @@ def log_determinant(L: Array, C: Array) -> float:
 
 
 @compiled_inside
-def precision_inplace(K: Array, L: Array, state: Array, Y: Array, C: Array) -> None:
+def precision_inplace(K: Array, L: Array, state: Array, X: Array, C: Array, rows: IntArray) -> None:
     """Overwrite the factor by the lower triangle of R, and leave S_ii in state[VARIANCE]."""
-    n, m, root_w = K.shape[0], Y.shape[1], state[row.ROOT_CURVATURE]
+    (n, m), root_w = X.shape, state[row.ROOT_CURVATURE]
+    Y = responses_of_negative(L, state, X, rows)
     lapack.mirror_upper(L)
     lapack.inverse_from_cholesky_inplace(L)
     for i in range(n):
