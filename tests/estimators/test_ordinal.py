@@ -164,7 +164,6 @@ def test_what_makes_no_sense_is_refused(settings, y, message):
 
 
 def test_a_line_with_wide_priors_is_the_ordered_model_of_statsmodels():
-    pytest.importorskip("statsmodels")
     from statsmodels.miscmodels.ordinal_model import OrderedModel
 
     line = X[:, :1]
