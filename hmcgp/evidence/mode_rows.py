@@ -15,6 +15,7 @@ WEIGHT = 16  # by which a row's log likelihood is multiplied, so that LOG_P, SLO
 SENSITIVITY = 17  # -½ ∂ log|B|/∂f
 THIRD, PULL = 5, 17  # of Student's t: the third derivative itself; and E, in the place of the sensitivity
 VARIANCE = 20  # of Student's t: S_ii, in the place of S_ii W_i
+ROOT_NEGATIVE = 21  # √|W| of the factor at hand where W is negative, in the place of the shift, which comes last
 FIRST, SECOND = 18, 19  # numbers of the row that its likelihood reads (`Likelihood.row_numbers`)
 SHARE, SHIFT = 20, 21  # S_ii W_i, and (S c)_i, from which derivatives in the parameters of the likelihood are made
 ROWS = 22

@@ -28,7 +28,7 @@ from hmcgp.numerics.constants import EPS
 from hmcgp.runtime.typing import Array
 
 _CLIMB = 16  # steps with one factor
-_CLOSE = 0.1  # a decrement from which Newton's method is quicker
+_CLOSE = 0.03  # a decrement from which Newton's method is quicker
 _LINE_STEPS, _EXACT = 6, 0.3  # trials along a line, and the share of the slope that may be left
 _HALVINGS = 40
 _SADDLE_STEPS = 60  # of the power method
@@ -141,7 +141,7 @@ def _leave_saddle(
         for a in range(m):
             Tv[a] = 0.0
             for b in range(m):
-                Tv[a] += math.sqrt(-state[row.CURVATURE, rows[a]]) * KY[b, rows[a]] * v[b]
+                Tv[a] += state[row.ROOT_NEGATIVE, rows[a]] * KY[b, rows[a]] * v[b]
         length = math.sqrt(dot(Tv, Tv))
         for a in range(m):
             v[a] = Tv[a] / length

@@ -24,7 +24,7 @@ from hmcgp.runtime.typing import Array
 
 IntArray: TypeAlias = NDArray[np.int64]
 
-_SAFE = 1e-8  # |w_i| above which δf_i comes from the solution x + Xz or z, without a product with K
+_SAFE = 1e-4  # √|w_i| above which δf_i comes from the solution x + Xz or z, without a product with K
 _LOST = 1e-5  # |w_i| S_ii below which (w_i - R_ii)/w_i² has lost too many digits
 
 
@@ -56,16 +56,20 @@ def negative_rows(w: Array) -> IntArray:
 def factor_negative(K: Array, L: Array, state: Array, rows: IntArray) -> tuple[bool, Array, Array]:
     """X, of shape (n, m), and C in the lower triangle of an (m, m) array; False where T is not positive definite."""
     n, m = K.shape[0], rows.shape[0]
-    root_w, w = state[row.ROOT_CURVATURE], state[row.CURVATURE]
+    root_w, root = state[row.ROOT_CURVATURE], state[row.ROOT_NEGATIVE]
     X, T = np.empty((n, m)), np.empty((m, m))
+    for i in range(n):
+        root[i] = 0.0
     for b in range(m):
-        j, rho = rows[b], math.sqrt(-w[rows[b]])
+        root[rows[b]] = math.sqrt(-state[row.CURVATURE, rows[b]])
+    for b in range(m):
+        j, rho = rows[b], root[rows[b]]
         for i in range(j):
             X[i, b] = root_w[i] * K[i, j] * rho
         for i in range(j, n):
             X[i, b] = root_w[i] * K[j, i] * rho
         for a in range(b, m):
-            T[a, b] = -rho * K[j, rows[a]] * math.sqrt(-w[rows[a]])
+            T[a, b] = -rho * K[j, rows[a]] * root[rows[a]]
         T[b, b] += 1.0
     if m == 0:
         return True, X, T
@@ -85,7 +89,7 @@ def responses_of_negative(L: Array, state: Array, X: Array, rows: IntArray) -> A
         for b in range(m):
             Y[i, b] *= -state[row.ROOT_CURVATURE, i]
     for b in range(m):
-        Y[rows[b], b] += math.sqrt(-state[row.CURVATURE, rows[b]])
+        Y[rows[b], b] += state[row.ROOT_NEGATIVE, rows[b]]
     return Y
 
 
@@ -97,15 +101,16 @@ def respond(
 
     With x = L⁻¹√W⁺K r and Tz = ρ'K r - X'x = ρ'S⁺r:  δα = r + ρz - √W⁺ L⁻ᵀ(x + Xz), and Wδf = r - δα.
     """
-    root_w, (n, m), smallest = state[row.ROOT_CURVATURE], X.shape, np.inf
+    (n, m), smallest = X.shape, np.inf
+    root_w, root = state[row.ROOT_CURVATURE], state[row.ROOT_NEGATIVE]
     lapack.symmetric_upper_times(K, r, df)
     for i in range(n):
         dalpha[i] = root_w[i] * df[i]
-        smallest = min(smallest, abs(state[row.CURVATURE, i]))
+        smallest = min(smallest, root_w[i] + root[i])
     lapack.forward_upper_inplace(L, dalpha)
     z = np.empty(m)
     for b in range(m):
-        z[b] = math.sqrt(-state[row.CURVATURE, rows[b]]) * df[rows[b]]
+        z[b] = root[rows[b]] * df[rows[b]]
     if m > 0:
         for i in range(n):
             for b in range(m):
@@ -119,9 +124,8 @@ def respond(
         df[i] = dalpha[i] / root_w[i]
         dalpha[i] = r[i] - root_w[i] * dalpha[i]
     for b in range(m):
-        rho = math.sqrt(-state[row.CURVATURE, rows[b]])
-        df[rows[b]] = z[b] / rho
-        dalpha[rows[b]] = r[rows[b]] + rho * z[b]
+        df[rows[b]] = z[b] / root[rows[b]]
+        dalpha[rows[b]] = r[rows[b]] + root[rows[b]] * z[b]
     if not smallest > _SAFE:
         lapack.symmetric_upper_times(K, dalpha, df)
 
