@@ -238,7 +238,7 @@ def test_the_dispersion_of_scattered_counts_is_found():
         ({"likelihood": "binomial"}, {"exposure": EXPOSURE}, "'exposure' does not go with the likelihood Binomial"),
         ({}, {"trials": TRIALS}, "'trials' does not go with the likelihood Poisson"),
         ({}, {"exposure": -EXPOSURE}, "'exposure' must be positive and finite"),
-        ({}, {"exposure": EXPOSURE[:-1]}, "inconsistent numbers of samples"),
+        ({}, {"exposure": EXPOSURE[:-1]}, "'exposure' has 59 values for 60 rows: give one for each row"),
         ({"likelihood": Poisson(EXPOSURE)}, {}, "give 'exposure' to fit and to predictions"),
         ({"likelihood": "gaussian"}, {}, "GPCounts explains counts: take GPRegressor"),
         ({"likelihood": "poison"}, {}, "Did you mean 'poisson'"),
