@@ -74,6 +74,7 @@ def _levels(y: NDArray[Any], told: list[Any] | None) -> NDArray[Any]:
     unknown = sorted(set(found.tolist()) - set(levels.tolist()), key=str)
     if unknown:
         raise InvalidInput(
-            f"'y' holds {unknown[:5]}, which are not among the levels {levels.tolist()}: add them to 'levels', or mend 'y'."
+            f"'y' holds {unknown[:5]}, which are not among the levels {levels.tolist()}: add them to 'levels', or "
+            "mend 'y'."
         )
     return levels
