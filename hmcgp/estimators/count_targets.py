@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import Columns, plain_numbers
@@ -88,7 +88,10 @@ def read_sizes(likelihood: Counts, n: int, sizes: Any) -> Array:
     if found.ndim == 0:
         found = np.full(n, float(found))
     checked = likelihood.check_sizes(found)
-    check_consistent_length(np.empty(n), checked)
+    if len(checked) != n:
+        raise InvalidInput(
+            f"'{name}' has {len(checked)} values for {n} rows: give one for each row, or a single number for all."
+        )
     return checked
 
 

@@ -41,10 +41,10 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     likelihood : {"poisson", "negative_binomial", "binomial"} or Likelihood, default="poisson"
         "poisson": events whose variance is their mean.  "negative_binomial": with more scatter, variance m + α m², and
         the dispersion α inferred.  "binomial": successes of `trials`.
-    evidence : {"laplace"} or EvidenceProvider, optional
-        How the latent function is integrated out.  Default: "laplace".
+    evidence : {"laplace", "ep"} or EvidenceProvider, optional
+        How the latent function is integrated out: "ep" more accurately, at several times the cost.  Default: "laplace".
     inducing, sampler, draws, tune, chains, predict_draws, n_jobs, missing, random_state, progressbar
-        As of `GPClassifier`, with the evidence "laplace".
+        As of `GPClassifier`, without a refinement of the evidence.
     max_time, checkpoint
         As of `GPClassifier`.
     standardize : bool, default=True

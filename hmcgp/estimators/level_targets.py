@@ -73,5 +73,8 @@ def _levels(y: NDArray[Any], told: list[Any] | None) -> NDArray[Any]:
         raise InvalidInput(f"'levels' must be different from each other; got {told}.")
     unknown = sorted(set(found.tolist()) - set(levels.tolist()), key=str)
     if unknown:
-        raise InvalidInput(f"'y' holds {unknown[:5]}, which are not among the levels {levels.tolist()}.")
+        raise InvalidInput(
+            f"'y' holds {unknown[:5]}, which are not among the levels {levels.tolist()}: add them to 'levels', or "
+            "mend 'y'."
+        )
     return levels

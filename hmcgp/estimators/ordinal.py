@@ -17,8 +17,8 @@ from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood, Ordinal
-from hmcgp.posterior import joint, predict
-from hmcgp.runtime.checks import check_flag
+from hmcgp.posterior import intervals, joint, predict
+from hmcgp.runtime.checks import check_between, check_flag
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Sampler
@@ -40,10 +40,10 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         All levels, the lowest first.  Default: those of an ordered categorical Series; else those found in y, sorted.
     likelihood : {"ordinal"} or Likelihood, default="ordinal"
         `likelihoods.Ordinal(width=...)` gives other priors to cut points.
-    evidence : {"laplace"} or EvidenceProvider, optional
-        How the latent function is integrated out.  Default: "laplace".
+    evidence : {"laplace", "ep"} or EvidenceProvider, optional
+        How the latent function is integrated out: "ep" more accurately, at several times the cost.  Default: "laplace".
     inducing, sampler, draws, tune, chains, predict_draws, n_jobs, missing, standardize, random_state, progressbar
-        As of `GPClassifier`, with the evidence "laplace".
+        As of `GPClassifier`, without a refinement of the evidence.
     max_time, checkpoint
         As of `GPClassifier`.
 
@@ -130,6 +130,26 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
                 f"'values' must have a number for each of the {len(self.classes_)} levels; got {values}."
             )
         return np.asarray(p @ values)
+
+    def predict_proba_interval(self, X: Any, level: float = 0.9) -> Array:
+        """Interval of the probability of each level, which holds it with the probability `level`.
+
+        Central, over the latent function, the cut points and the hyperparameters.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d)
+        level : float, default=0.9
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (m, C, 2)
+            Lower and upper end for each of `classes_`, by quasi-Monte Carlo, to about 0.01 (`posterior.intervals`).
+            Intervals hold one level each: their ends do not sum to 1.
+        """
+        check_between("level", level, 0.0, 1.0)
+        return intervals.probability_intervals(*self._new_inputs(X), float(level), n_jobs=self.n_jobs)
 
     def predict_proba_draws(self, X: Any, latent: bool = False, random_state: RandomStateLike = 0) -> Array:
         """Probabilities of the levels under each draw, or samples of all that is not known about them.

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from hmcgp.errors import InvalidInput
-from hmcgp.likelihoods.terms import likelihood_terms
+from hmcgp.likelihoods.terms import likelihood_terms, log_constants
 from hmcgp.parameters.declaration import Parametric
 from hmcgp.runtime.typing import Array
 
@@ -101,17 +101,19 @@ class Likelihood(Parametric, ABC):
         f = np.ascontiguousarray(f, dtype=float)
         log_prob, g, w, ratio = (np.empty_like(f) for _ in range(4))
         y = np.ascontiguousarray(y, dtype=float)
-        likelihood_terms(self.kind, y, *self.row_numbers(y), f, np.ones_like(f), log_prob, g, w, ratio)
-        return Derivatives(log_prob, g, -w, w * ratio)
+        first, second = self.row_numbers(y)
+        likelihood_terms(self.kind, y, first, second, f, np.ones_like(f), log_prob, g, w, ratio)
+        return Derivatives(log_prob + log_constants(self.kind, y, second), g, -w, w * ratio)
 
     def row_numbers(self, y: Array) -> Array:
         """Two numbers for each row, of shape (2, n), that compiled code reads beside its target; 0 for labels."""
         return np.zeros((2, len(y)))
 
-    def parameter_gradient(self, y: Array, f: Array, share: Array, shift: Array) -> Array:
-        """Derivatives of Laplace's log evidence in the parameters, of shape (q,), from terms at the mode f.
+    def parameter_gradient(self, y: Array, slopes: Array) -> Array:
+        """Derivatives of a log evidence in the parameters, of shape (q,).
 
-        `share` and `shift`, of shape (n,), are S_ii W_i and (S c)_i (see `evidence.laplace`).
+        `slopes`, of shape (2, n), are its derivatives in the numbers of the rows (`row_numbers`), constants of log p
+        aside.
         """
         return np.empty(0)
 

@@ -21,7 +21,6 @@ from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods.base import Likelihood
 from hmcgp.likelihoods.log_concave_average import log_concave_average
 from hmcgp.likelihoods.terms import ORDINAL, likelihood_terms
-from hmcgp.numerics.constants import HALF_LOG_2PI
 from hmcgp.parameters import parameter
 from hmcgp.parameters.declaration import REAL, Value, value_of
 from hmcgp.runtime.typing import Array
@@ -81,34 +80,28 @@ class Ordinal(Likelihood):
 
     def cut_points(self) -> Array:
         """Cut points b_1 < … < b_{C-1}."""
-        first, inner = float(value_of(self, "first_cut")), len(self.levels) - 2
-        widths = np.broadcast_to(np.asarray(value_of(self, "width"), dtype=float), inner) if inner else ()
-        return np.cumsum([first, *widths])
+        return self._ends()[1:-1]
 
     def row_numbers(self, y: Array) -> Array:
         """Cut points below and above the level of each row, of shape (2, n)."""
-        cuts, code = self._ends(), np.asarray(y, dtype=np.intp)
-        return np.stack([cuts[code], cuts[code + 1]])
+        ends, code, out = self._ends(), y.astype(np.intp), np.empty((2, len(y)))
+        ends.take(code, out=out[0], mode="clip")
+        ends[1:].take(code, out=out[1], mode="clip")
+        return out
 
     def _ends(self) -> Array:
-        return np.array([-math.inf, *self.cut_points(), math.inf])
+        """Cut points and, before and behind them, -∞ and ∞."""
+        ends = np.empty(len(self.levels) + 1)
+        ends[0], ends[1] = -math.inf, float(value_of(self, "first_cut"))
+        if len(self.levels) > 2:
+            ends[2:-1] = value_of(self, "width")
+            ends[1:-1].cumsum(out=ends[1:-1])
+        ends[-1] = math.inf
+        return ends
 
-    def parameter_gradient(self, y: Array, f: Array, share: Array, shift: Array) -> Array:
+    def parameter_gradient(self, y: Array, slopes: Array) -> Array:
         """Derivatives in the first cut point and in the widths (see `Likelihood.parameter_gradient`)."""
-        (low, high), weights = self.row_numbers(y), self.row_weights(len(y))
-        log_p = self.log_prob(y, f)
-        a, b = (np.where(np.isfinite(end), end - f, 0.0) for end in (low, high))
-        q_a, q_b = (
-            np.where(np.isfinite(end), np.exp(-0.5 * x * x - HALF_LOG_2PI - log_p), 0.0)
-            for end, x in ((low, a), (high, b))
-        )
-        g = q_a - q_b
-        w = np.maximum(b * q_b - a * q_a + g * g, 1e-300)
-        da_g, db_g = q_a * g - a * q_a, b * q_b - q_b * g
-        da_w = -q_a + b * q_a * q_b - a * (q_a - a) * q_a + 2.0 * g * da_g
-        db_w = q_b - b * (b + q_b) * q_b + a * q_a * q_b + 2.0 * g * db_g
-        below = -weights * q_a - 0.5 * share * da_w / w + weights * shift * da_g
-        above = weights * q_b - 0.5 * share * db_w / w + weights * shift * db_g
+        below, above = slopes
         code, C = np.asarray(y, dtype=np.intp), len(self.levels)
         dcut = np.bincount(code, weights=below, minlength=C)[1:] + np.bincount(code, weights=above, minlength=C)[:-1]
         onwards = np.cumsum(dcut[::-1])[::-1]  # a width moves all cut points above it

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import betainc, digamma, expit, pdtr, polygamma
+from scipy.special import betainc, digamma, pdtr, polygamma
 
 from hmcgp.likelihoods.counts import Counts
 from hmcgp.likelihoods.terms import NEGATIVE_BINOMIAL, POISSON
@@ -74,15 +74,10 @@ class NegativeBinomial(Counts):
     def _second(self, n: int) -> Array:
         return np.full(n, self._shape)
 
-    def parameter_gradient(self, y: Array, f: Array, share: Array, shift: Array) -> Array:
-        b, weights = self._shape, self.row_weights(len(y))
-        x = f + self.row_numbers(y)[0] - math.log(b)
-        t, left = expit(x), expit(-x)
-        w = (y + b) * t * left
-        dlog_p = digamma(y + b) - digamma(b) - np.logaddexp(0.0, x) - (y * left - b * t) / b
-        dg = w / b - t
-        dlog_w = 1.0 / (y + b) - (left - t) / b
-        db = weights @ dlog_p - 0.5 * share @ dlog_w + (weights * shift) @ dg
+    def parameter_gradient(self, y: Array, slopes: Array) -> Array:
+        """Derivative in the dispersion (see `Likelihood.parameter_gradient`)."""
+        b = self._shape
+        db = slopes[1].sum() + self.row_weights(len(y)) @ (digamma(y + b) - digamma(b))
         return np.array([-b * b * db])
 
     def _scatter(self, average: Array, spread: Array, sizes: Array) -> Array:

@@ -24,6 +24,7 @@ from scipy.special import digamma, gammaln, ndtr
 
 from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods.base import Derivatives
+from hmcgp.likelihoods.heavy_terms import heavy_slopes, heavy_terms
 from hmcgp.likelihoods.numbers import NoisyNumbers
 from hmcgp.parameters import parameter
 from hmcgp.parameters.declaration import Value, value_of
@@ -62,7 +63,8 @@ class StudentT(NoisyNumbers):
     degrees_of_freedom: Value = parameter("degrees_of_freedom")
     is_gaussian: ClassVar[bool] = False
 
-    def _values(self) -> tuple[float, float]:
+    def values(self) -> tuple[float, float]:
+        """Squared scale s² and degrees of freedom ν."""
         return float(value_of(self, "noise")), float(value_of(self, "degrees_of_freedom"))
 
     def check_targets(self, y: Array) -> None:
@@ -73,17 +75,15 @@ class StudentT(NoisyNumbers):
 
     def terms(self, y: Array, f: Array) -> HeavyTerms:
         """Log likelihood of the rows with their weights, and its derivatives."""
-        (noise, nu), weights, r = self._values(), self.row_weights(len(y)), y - f
-        q = nu * noise
-        D = q + r * r
-        log_p = self._log_constant() - 0.5 * (nu + 1.0) * np.log1p(r * r / q)
-        pull = (nu + 1.0) / D
-        w, third = pull * (q - r * r) / D, -2.0 * pull * r * (3.0 * q - r * r) / (D * D)
-        return HeavyTerms(weights * log_p, weights * pull * r, weights * w, weights * third, weights * pull)
+        (noise, nu), weights, parts = self.values(), self.row_weights(len(y)), np.empty((5, len(y)))
+        heavy_terms(nu, noise, y, f, weights, *parts)
+        parts[0] += weights * self.log_constant()
+        return HeavyTerms(*parts)
 
-    def _log_constant(self) -> float:
-        noise, nu = self._values()
-        return float(gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu)) - 0.5 * math.log(math.pi * nu * noise)
+    def log_constant(self) -> float:
+        """Logarithm of the density at y = f."""
+        noise, nu = self.values()
+        return math.lgamma(0.5 * (nu + 1.0)) - math.lgamma(0.5 * nu) - 0.5 * math.log(math.pi * nu * noise)
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         """Log likelihood and its first three derivatives with respect to f, elementwise."""
@@ -92,27 +92,16 @@ class StudentT(NoisyNumbers):
 
     def laplace_gradient(self, y: Array, f: Array, variances: Array, shift: Array) -> Array:
         """Derivatives of Laplace's log evidence in the two parameters, from S_ii and (Sc)_i at the mode f."""
-        (noise, nu), weights, r = self._values(), self.row_weights(len(y)), y - f
-        q, r2 = nu * noise, r * r
-        D = q + r2
-        bend = (nu + 1.0) * (3.0 * r2 - q) / D**3  # ∂w/∂q
-        of_noise = (
-            -0.5 / noise + 0.5 * (nu + 1.0) * r2 / (noise * D),
-            -(nu + 1.0) * nu * r / D**2,
-            nu * bend,
-        )
-        of_freedom = (
-            0.5 * (digamma(0.5 * (nu + 1.0)) - digamma(0.5 * nu) - 1.0 / nu - np.log1p(r2 / q))
-            + 0.5 * (nu + 1.0) * r2 / (nu * D),
-            r / D - (nu + 1.0) * r * noise / D**2,
-            (q - r2) / D**2 + noise * bend,
-        )
-        return np.array([weights @ (dp - 0.5 * variances * dw + shift * dg) for dp, dg, dw in (of_noise, of_freedom)])
+        (noise, nu), weights = self.values(), self.row_weights(len(y))
+        of_noise, of_freedom = heavy_slopes(nu, noise, y, f, weights, variances, shift)
+        total = float(weights.sum())
+        of_constant = 0.5 * float(digamma(0.5 * (nu + 1.0)) - digamma(0.5 * nu) - 1.0 / nu)
+        return np.array([of_noise - 0.5 * total / noise, of_freedom + total * of_constant])
 
     # -- the noise ---------------------------------------------------------------------------------------------------
 
     def _variance(self) -> float:
-        noise, nu = self._values()
+        noise, nu = self.values()
         return noise * nu / (nu - 2.0) if nu > 2.0 else math.inf
 
     def row_noise(self, n: int) -> Array:
@@ -124,7 +113,7 @@ class StudentT(NoisyNumbers):
 
     def draw(self, rng: Any, f: Array) -> Array:
         """Numbers drawn given latent values."""
-        noise, nu = self._values()
+        noise, nu = self.values()
         return np.asarray(f + math.sqrt(noise) * rng.standard_t(nu, size=f.shape))
 
     # -- averages over a Gaussian latent value -----------------------------------------------------------------------
@@ -138,7 +127,7 @@ class StudentT(NoisyNumbers):
         return self._log_average(y, mean, variance, self.row_weights(len(y)))
 
     def _log_average(self, y: Array, mean: Array, variance: Array, weights: Array) -> Array:
-        noise, nu = self._values()
+        noise, nu = self.values()
         q, out = nu * noise, np.empty(len(y))
         for some in _blocks(len(y)):
             a = 0.5 * weights[some] * (nu + 1.0)
@@ -148,11 +137,11 @@ class StudentT(NoisyNumbers):
             log_p = log_w - 0.5 * np.log1p(2.0 * lam * v / q) - lam * d * d / (q + 2.0 * lam * v)
             most = log_p.max(axis=1)
             out[some] = most + np.log(np.exp(log_p - most[:, None]).sum(axis=1))
-        return out + weights * self._log_constant()
+        return out + weights * self.log_constant()
 
     def distribution(self, y: Array, mean: Array, variance: Array) -> Array:
         """P(y* <= y) of a new observation for Gaussian latent values, of shape (m,)."""
-        noise, nu = self._values()
+        noise, nu = self.values()
         lam, log_w = _mixing(np.array([0.5 * nu]))  # of the t itself, a = ½ν and precision 2λ/q
         out = np.empty(len(y))
         for some in _blocks(len(y)):
@@ -162,7 +151,7 @@ class StudentT(NoisyNumbers):
 
     def observed_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Mean and variance of a new observation; of a finite variance that stands in where there is none."""
-        noise, _ = self._values()
+        noise, _ = self.values()
         return mean, variance + min(self._variance(), 1e4 * noise)
 
     def outlying(self, y: Array, mean: Array, variance: Array, threshold: float) -> Array:
@@ -170,7 +159,7 @@ class StudentT(NoisyNumbers):
 
         One minus ∫ p(y | f) N(f; mean, variance) df over |y - f| <= threshold s, as a share of the whole integral.
         """
-        noise, _ = self._values()
+        noise, _ = self.values()
         sd, reach = np.sqrt(variance), threshold * math.sqrt(noise)
         low, high = np.maximum(y - reach, mean - 9.0 * sd), np.minimum(y + reach, mean + 9.0 * sd)
         half = 0.5 * np.maximum(high - low, 0.0)

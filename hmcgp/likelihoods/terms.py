@@ -10,12 +10,13 @@ Of labels y = ±1; of counts, levels and successes, with two numbers a and b for
 
     Poisson            y η - e^η - log y!,   η = f + a                       g = y - e^η       w = e^η
     negative binomial  log Γ(y + b)/Γ(b)y! + y log t + b log(1 - t),         g = y - (y + b)t  w = (y + b)t(1 - t)
-                       t = σ(f + a - log b)
+                       t = σ(x),  x = f + a - log b
     binomial           log C(b, y) + y η - b log(1 + e^η),   η = f + a       g = y - bσ(η)     w = bσ(η)σ(-η)
     ordinal            log P,   P = Φ(b - f) - Φ(a - f),  q_x = φ(x - f)/P   g = q_a - q_b     w = (b - f)q_b
                                                                                                   - (a - f)q_a + g²
 
-The third derivative is returned as its ratio to w, which stays bounded where w underflows.
+The third derivative is returned as its ratio to w, which stays bounded where w underflows.  Parts of log p that do not
+depend on f, such as log y!, are left to `log_constants`: solvers add them once.
 For z < -5 the sum h = r + z cancels; there h comes from Laplace's continued fraction of Mills' ratio,
 with t = -z:  h = 1/(t + 2/(t + 3/(t + ...))),  r = t + h.
 """
@@ -23,6 +24,8 @@ with t = -z:  h = 1/(t + 2/(t + 3/(t + ...))),  r = t + h.
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import HALF_LOG_2PI
@@ -77,23 +80,39 @@ def _sigmoid(x: float) -> float:
 
 
 @compiled_inside
-def _successes(y: float, n: float, x: float, constant: float) -> tuple[float, float, float, float]:
-    """Terms of constant + y log σ(x) + (n - y) log σ(-x)."""
+def _successes(y: float, n: float, x: float) -> tuple[float, float, float, float]:
+    """Terms of y log σ(x) + (n - y) log σ(-x)."""
     share = _sigmoid(x)
     w = n * share * _sigmoid(-x)
-    log_p = constant - y * _softplus(-x) - (n - y) * _softplus(x)
+    log_p = -y * _softplus(-x) - (n - y) * _softplus(x)
     return log_p, y * _sigmoid(-x) - (n - y) * share, w, math.tanh(0.5 * x)
-
-
-@compiled_inside
-def _log_choose(y: float, n: float) -> float:
-    return math.lgamma(n + 1.0) - math.lgamma(y + 1.0) - math.lgamma(n - y + 1.0)
 
 
 @compiled_inside
 def _poisson_terms(y: float, log_rate: float) -> tuple[float, float, float, float]:
     rate = math.exp(log_rate)
-    return y * log_rate - rate - math.lgamma(y + 1.0), y - rate, rate, -1.0
+    return y * log_rate - rate, y - rate, rate, -1.0
+
+
+@compiled_inside
+def log_constant(kind: int, y: float, b: float) -> float:
+    """Part of log p that does not depend on f."""
+    if kind == POISSON:
+        return -math.lgamma(y + 1.0)
+    if kind == BINOMIAL:
+        return math.lgamma(b + 1.0) - math.lgamma(y + 1.0) - math.lgamma(b - y + 1.0)
+    if kind == NEGATIVE_BINOMIAL:
+        return math.lgamma(y + b) - math.lgamma(b) - math.lgamma(y + 1.0)
+    return 0.0
+
+
+@compiled
+def log_constants(kind: int, y: Array, second: Array) -> Array:
+    """Parts of log p that do not depend on f, of shape (n,)."""
+    out = np.empty(y.shape[0])
+    for i in range(y.shape[0]):
+        out[i] = log_constant(kind, y[i], second[i])
+    return out
 
 
 @compiled_inside
@@ -118,8 +137,11 @@ def ordinal_terms(low: float, high: float, f: float) -> tuple[float, float, floa
         return probit_terms(1.0, f - low)
     a, b = low - f, high - f
     near, far = (b, a) if a + b < 0.0 else (-a, -b)  # of the mirrored interval, so that nothing cancels in 1 - Φ
-    log_near = log_cdf(near)
-    log_p = log_near + math.log(-math.expm1(log_cdf(far) - log_near))
+    if near > _TAIL:
+        log_p = math.log(0.5 * (math.erfc(-near * math.sqrt(0.5)) - math.erfc(-far * math.sqrt(0.5))))
+    else:
+        log_near = log_cdf(near)
+        log_p = log_near + math.log(-math.expm1(log_cdf(far) - log_near))
     q_a = math.exp(-0.5 * a * a - HALF_LOG_2PI - log_p)
     q_b = math.exp(-0.5 * b * b - HALF_LOG_2PI - log_p)
     g = q_a - q_b
@@ -130,7 +152,7 @@ def ordinal_terms(low: float, high: float, f: float) -> tuple[float, float, floa
 
 @compiled_inside
 def row_terms(kind: int, y: float, a: float, b: float, f: float) -> tuple[float, float, float, float]:
-    """Log likelihood, g, w and ratio of the third derivative to w, of one row."""
+    """Log likelihood but for its constant, g, w and ratio of the third derivative to w, of one row."""
     if kind == LOGISTIC:
         return logistic_terms(y, f)
     if kind == PROBIT:
@@ -138,10 +160,9 @@ def row_terms(kind: int, y: float, a: float, b: float, f: float) -> tuple[float,
     if kind == POISSON:
         return _poisson_terms(y, f + a)
     if kind == BINOMIAL:
-        return _successes(y, b, f + a, _log_choose(y, b))
+        return _successes(y, b, f + a)
     if kind == NEGATIVE_BINOMIAL:
-        constant = math.lgamma(y + b) - math.lgamma(b) - math.lgamma(y + 1.0)
-        return _successes(y, y + b, f + a - math.log(b), constant)
+        return _successes(y, y + b, f + a - math.log(b))
     return ordinal_terms(a, b, f)
 
 
@@ -158,11 +179,27 @@ def most_curved(kind: int, y: float, a: float, b: float) -> float:
 
 
 @compiled
+def first_guess(kind: int, y: Array, first: Array, second: Array, variances: Array, out: Array) -> bool:
+    """Fill `out` with latent values from which Newton's method is quicker than from 0; False where 0 will do.
+
+    Of counts the logarithm of their rate, z = log(y + ½) - a, drawn to 0 as far as a prior of these variances does if w
+    is that at z: the first step of iteratively weighted least squares, whose weights are about right on average.
+    """
+    if kind not in (POISSON, NEGATIVE_BINOMIAL):
+        return False
+    for i in range(y.shape[0]):
+        count = y[i] + 0.5
+        w = count if kind == POISSON else count / (1.0 + count / second[i])
+        out[i] = (math.log(count) - first[i]) * w * variances[i] / (1.0 + w * variances[i])
+    return True
+
+
+@compiled
 def likelihood_terms(
     kind: int, y: Array, first: Array, second: Array, f: Array, weights: Array,
     log_p: Array, g: Array, w: Array, ratio: Array,
 ) -> float:  # fmt: skip
-    """Fill log_p, g, w and ratio of p^weight at the latent values f, and return the sum of log_p.
+    """Fill log_p, g, w and ratio of p^weight at the latent values f, and return the sum of log_p, without constants.
 
     `first` and `second` are the numbers a and b of the rows (`Likelihood.row_numbers`).
     """

@@ -101,11 +101,12 @@ def resolve(
     return lik, provider
 
 
-def check_expectation(evidence: EvidenceProvider, *, dense: bool) -> None:
-    """Refuse evidence of which EM-EP cannot take expectations, and covariances that are not `dense`."""
-    if not isinstance(evidence, providers.EP | providers.TAP):
+def check_expectation(evidence: EvidenceProvider, likelihood: Likelihood, *, dense: bool) -> None:
+    """Refuse evidence of which EM-EP cannot take expectations, other targets than labels, and what is not `dense`."""
+    if not isinstance(evidence, providers.EP | providers.TAP) or likelihood.targets != "labels":
         raise InvalidInput(
-            f"EM-EP takes its expectations from 'ep' or 'tap', not from {type(evidence).__name__}: for labels "
+            f"EM-EP takes its expectations from 'ep' or 'tap', not from {type(evidence).__name__} of "
+            f"{likelihood.targets}: for labels "
             "use model.with_evidence('ep'), or method='lbfgs', which fits every evidence but 'upper'."
         )
     if not dense:

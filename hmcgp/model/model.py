@@ -326,7 +326,7 @@ class Model:
         InvalidInput
             Unless the evidence is "ep" or "tap".
         """
-        check_expectation(self.evidence, dense=self.inducing is None)
+        check_expectation(self.evidence, self.likelihood, dense=self.inducing is None)
         with np.errstate(all="ignore"):
             try:
                 theta = self._theta_at(u)

@@ -204,11 +204,24 @@ def signed_cholesky_solve_inplace(M: Array, n_positive: int, x: Array) -> None:
 
 
 @compiled_inside
-def cholesky_upper_solve_inplace(U: Array, x: Array) -> None:
-    """Overwrite the vector x by (L L')^-1 x, for L' in the upper triangle."""
+def forward_upper_inplace(U: Array, x: Array) -> None:
+    """Overwrite the vector x by L^-1 x, for L' in the upper triangle."""
     n = np.int32(U.shape[0])
     _dtrsv(_ref(_LOWER), _ref(_PLAIN), _ref(_PLAIN), _ref(n), U.ctypes, _ref(n), x.ctypes, _ref(_ONE))
+
+
+@compiled_inside
+def backward_upper_inplace(U: Array, x: Array) -> None:
+    """Overwrite the vector x by L^-T x, for L' in the upper triangle."""
+    n = np.int32(U.shape[0])
     _dtrsv(_ref(_LOWER), _ref(_TRANSPOSED), _ref(_PLAIN), _ref(n), U.ctypes, _ref(n), x.ctypes, _ref(_ONE))
+
+
+@compiled_inside
+def cholesky_upper_solve_inplace(U: Array, x: Array) -> None:
+    """Overwrite the vector x by (L L')^-1 x, for L' in the upper triangle."""
+    forward_upper_inplace(U, x)
+    backward_upper_inplace(U, x)
 
 
 @compiled
@@ -219,6 +232,17 @@ def triangular_solve_inplace(L: Array, B: Array, transposed: bool) -> None:
     _dtrsm(
         _ref(_RIGHT), _ref(_UPPER), _ref(form), _ref(_PLAIN), _ref(rows), _ref(columns),
         _ref(1.0), L.ctypes, _ref(columns), B.ctypes, _ref(rows),
+    )  # fmt: skip
+
+
+@compiled_inside
+def triangular_upper_solve_inplace(U: Array, B: Array, transposed: bool) -> None:
+    """Overwrite B, of shape (k, m), by L^-1 B, or by L^-T B if `transposed`, for L' in the upper triangle of U."""
+    rows, columns = np.int32(B.shape[1]), np.int32(B.shape[0])  # LAPACK sees B' <- B' L^-T, and L itself
+    form = _PLAIN if transposed else _TRANSPOSED
+    _dtrsm(
+        _ref(_RIGHT), _ref(_LOWER), _ref(form), _ref(_PLAIN), _ref(rows), _ref(columns),
+        _ref(1.0), U.ctypes, _ref(columns), B.ctypes, _ref(rows),
     )  # fmt: skip
 
 

@@ -13,12 +13,13 @@ digits, and then mapped; behind label noise whose rate ε_s varies,
 
 and the equation is solved for p, to 1e-10.
 
-Several classes: by quasi-Monte Carlo.  Draw s takes the points sN, …, (s + 1)N - 1 of one scrambled Sobol sequence, N a
-power of 2 such that there are at least N_POINTS over all draws; deviations of f* from their mean are A z (see
-`likelihoods.softmax_average`).  A histogram of the log odds of each row and class, BINS wide between ±LOG_ODDS,
-collects them with their weights, so that memory does not grow with the draws.  Largest error of the ends of a 90 %
-interval over random mixtures of 200 components, against random samples of each: 12 mixtures and two million samples
-behind a softmax, and in brackets 8 others and 400,000 samples, whose own noise counts, behind softmax and probit:
+Several classes, or ordered levels, of which the middle ones are not monotone in f*: by quasi-Monte Carlo.  Draw s takes
+the points sN, …, (s + 1)N - 1 of one scrambled Sobol sequence, N a power of 2 such that there are at least N_POINTS
+over all draws; deviations of f* from their mean are A z (see `likelihoods.softmax_average`).  A histogram of the log
+odds of each row and class, BINS wide between ±LOG_ODDS, collects them with their weights, so that memory does not grow
+with the draws.  Largest error of the ends of a 90 % interval over random mixtures of 200 components, against random
+samples of each: 12 mixtures and two million samples behind a softmax, and in brackets 8 others and 400,000 samples,
+whose own noise counts, behind softmax and probit:
 
              variances of order 1        of order 10
     C = 3    3e-3 (3e-3, 6e-3)      4e-3 (1.4e-2, 1.5e-2)
@@ -65,7 +66,7 @@ def probability_intervals(model: Model, draws: Draws, X: Array, level: float, *,
     """
     q = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
     draws = WeightedDraws.of(draws)
-    if model.likelihood.targets == "classes":
+    if model.likelihood.targets in ("classes", "levels"):
         return _of_several_classes(model, draws, X, q, n_jobs)
     likelihoods = [model.likelihood_at(theta) for theta in draws.theta]
     sites = {likelihood.site() for likelihood in likelihoods}
@@ -109,14 +110,15 @@ class _NoisyLinks:
 
 def _of_several_classes(model: Model, draws: WeightedDraws, X: Array, q: Array, n_jobs: int | None) -> Array:
     n_classes = model.likelihood.count(model.y)
+    n_latents = 1 if model.likelihood.targets == "levels" else n_classes - 1  # that matter
     per_draw = 2 ** ceil(log2(max(N_POINTS / len(draws), _PER_DRAW)))
-    points = gaussian_points(n_classes - 1, 2 ** ceil(log2(per_draw * len(draws))))
-    points = points.transpose(1, 0, 2).reshape(n_classes - 1, -1)[:, : per_draw * len(draws)]
+    points = gaussian_points(n_latents, 2 ** ceil(log2(per_draw * len(draws))))
+    points = points.transpose(1, 0, 2).reshape(n_latents, -1)[:, : per_draw * len(draws)]
     out = np.empty((len(X), n_classes, len(q)))
     # in the results of two groups, merged, and added up
     for rows in slices(len(X), max(over_draws.HELD_BYTES // (4 * 8 * n_classes * BINS), 1)):
         counts = summarise(
-            _Histograms(X[rows], points.reshape(n_classes - 1, len(draws), -1)),
+            _Histograms(X[rows], points.reshape(n_latents, len(draws), -1)),
             model,
             draws,
             n_jobs=n_jobs,
@@ -130,13 +132,13 @@ class _Histograms(Prediction):
     """Weights of the latent values whose log odds fall into each bin, for each row and class, of shape (m, C, BINS)."""
 
     X: Array
-    points: Array  # (C - 1, S, N), standard normal
+    points: Array  # (C - 1, S, N), of ordered levels (1, S, N), standard normal
 
     def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
         return len(self.X), model.likelihood.count(model.y), BINS
 
     def update(self, out: Array, draw: PredictingDraw) -> None:
-        z = self.points[:, draw.number]  # (C - 1, N)
+        z = self.points[:, draw.number]  # (C - 1, N) or (1, N)
         for rows, p in self._probabilities(draw, z):
             odds = logit(np.clip(p, expit(-LOG_ODDS), expit(LOG_ODDS)))  # (k, N, C)
             place = np.minimum(((odds + LOG_ODDS) * (0.5 * BINS / LOG_ODDS)).astype(np.intp), BINS - 1)
@@ -146,9 +148,12 @@ class _Histograms(Prediction):
     def _probabilities(self, draw: PredictingDraw, z: Array) -> Iterator[tuple[slice, Array]]:
         """Yield some rows, and the probabilities of their classes at each point, of shape (k, N, C)."""
         for block, mean, covariance in latent_blocks(draw, self.X):
-            for some in slices(len(mean), max(_NUMBERS // (z.shape[1] * mean.shape[1]), 1)):
-                deviation = contrast_root(covariance[some]) @ z  # (k, C, N)
-                f = mean[some, None, :] + deviation.transpose(0, 2, 1)
+            for some in slices(len(mean), max(_NUMBERS // (z.shape[1] * draw.predictor.likelihood.count(self.X)), 1)):
+                if mean.ndim == 1:  # one latent function, of variance `covariance`
+                    f = mean[some, None] + np.sqrt(covariance[some])[:, None] * z
+                else:
+                    deviation = contrast_root(covariance[some]) @ z  # (k, C, N)
+                    f = mean[some, None, :] + deviation.transpose(0, 2, 1)
                 yield (
                     slice(block.start + some.start, block.start + some.stop),
                     draw.predictor.likelihood.probabilities_given(f),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -149,6 +151,29 @@ def test_weights_are_rows_repeated():
     assert np.isfinite(one.loo().elpd)
 
 
+@each
+def test_expectation_propagation_predicts_about_the_same(fits, name, tmp_path):
+    y, sizes = CASES[name]
+    kernel = fits[name].kernel_
+    settings = {"kernel": kernel, "likelihood": fits[name].model_.likelihood_at(fits[name].trace_.flat[0])}
+    settings["likelihood"] = replace(settings["likelihood"], **{settings["likelihood"].size_name: None}, offset=0.0)
+    laplace, ep = (quick(evidence=evidence, **settings).fit(X, y, **sizes) for evidence in ("laplace", "ep"))
+    rate = ep.predict_rate(X)
+    np.testing.assert_allclose(rate, laplace.predict_rate(X), rtol=0.05)
+    assert np.abs(rate / laplace.predict_rate(X) - 1.0).max() > 1e-6
+    np.testing.assert_allclose(ep.loo().elpd, laplace.loo().elpd, atol=1.0)
+    np.testing.assert_allclose(ep.predict(X, **sizes), rate * next(iter(sizes.values())), rtol=1e-9)
+    ep.save(tmp_path / "ep.hmcgp")
+    np.testing.assert_array_equal(GPCounts.load(tmp_path / "ep.hmcgp").predict_rate(X), rate)
+
+
+def test_expectation_propagation_finds_the_maximum_and_takes_inducing_inputs():
+    gp = quick(evidence="ep", likelihood="negative_binomial").fit(X, EVENTS, exposure=EXPOSURE)
+    few = quick(evidence="ep", likelihood="negative_binomial", inducing=15).fit(X, EVENTS, exposure=EXPOSURE)
+    assert np.corrcoef(gp.predict_rate(X), RATE)[0, 1] > 0.95
+    np.testing.assert_allclose(few.predict_rate(X), gp.predict_rate(X), rtol=0.1)
+
+
 def test_rows_can_be_appended():
     kernel = SquaredExponential(1.0, 0.5)
     weights = np.linspace(0.5, 2.0, N)
@@ -213,11 +238,11 @@ def test_the_dispersion_of_scattered_counts_is_found():
         ({"likelihood": "binomial"}, {"exposure": EXPOSURE}, "'exposure' does not go with the likelihood Binomial"),
         ({}, {"trials": TRIALS}, "'trials' does not go with the likelihood Poisson"),
         ({}, {"exposure": -EXPOSURE}, "'exposure' must be positive and finite"),
-        ({}, {"exposure": EXPOSURE[:-1]}, "inconsistent numbers of samples"),
+        ({}, {"exposure": EXPOSURE[:-1]}, "'exposure' has 59 values for 60 rows: give one for each row"),
         ({"likelihood": Poisson(EXPOSURE)}, {}, "give 'exposure' to fit and to predictions"),
         ({"likelihood": "gaussian"}, {}, "GPCounts explains counts: take GPRegressor"),
         ({"likelihood": "poison"}, {}, "Did you mean 'poisson'"),
-        ({"evidence": "ep"}, {}, "EP cannot integrate Poisson.*evidence='laplace'"),
+        ({"evidence": "tap"}, {}, "TAP cannot integrate Poisson.*evidence='laplace' or evidence='ep'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, arguments, message):
@@ -244,7 +269,8 @@ def test_predictions_ask_for_what_is_missing(fits):
 
 @pytest.mark.parametrize("family", ["Poisson", "NegativeBinomial"])
 def test_a_line_with_wide_priors_is_the_generalised_linear_model_of_statsmodels(family):
-    sm = pytest.importorskip("statsmodels.api")
+    import statsmodels.api as sm
+
     from hmcgp.kernels import Constant, Linear
 
     line, rng = X[:, 0], np.random.default_rng(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from hmcgp import GPClassifier, GPOrdinal
 from hmcgp.errors import DataWarning, InvalidInput
@@ -94,6 +95,31 @@ def test_weights_are_rows_repeated_and_rows_can_be_appended():
     assert np.isfinite(one.loo().elpd)
 
 
+def test_intervals_of_probabilities_are_those_of_samples(gp):
+    few = X[:5]
+    ends = gp.predict_proba_interval(few, level=0.8)
+    assert ends.shape == (5, 4, 2)
+    (mean, variance), rng = gp.latent_mean_and_variance(few), np.random.default_rng(0)
+    f = mean + np.sqrt(variance) * rng.standard_normal((40_000, 5))
+    cuts = np.concatenate([[-np.inf], gp.cut_points()[0], [np.inf]])
+    p = stats.norm.cdf(cuts[1:] - f[..., None]) - stats.norm.cdf(cuts[:-1] - f[..., None])
+    np.testing.assert_allclose(ends, np.quantile(p, [0.1, 0.9], axis=0).transpose(1, 2, 0), atol=0.01)
+    wide = gp.predict_proba_interval(few, level=0.95)
+    assert ((wide[..., 0] <= ends[..., 0]) & (wide[..., 1] >= ends[..., 1])).all()
+    with pytest.raises(InvalidInput, match="'level'"):
+        gp.predict_proba_interval(few, level=1.0)
+
+
+def test_expectation_propagation_predicts_about_the_same(gp):
+    settings = {"kernel": gp.kernel_, "likelihood": gp.model_.likelihood_at(gp.trace_.flat[0]), "levels": NAMES}
+    laplace, ep = (quick(evidence=evidence, **settings).fit(X, Y) for evidence in ("laplace", "ep"))
+    np.testing.assert_allclose(ep.predict_proba(X), laplace.predict_proba(X), atol=0.03)
+    assert np.abs(ep.predict_proba(X) - laplace.predict_proba(X)).max() > 1e-6
+    np.testing.assert_allclose(ep.loo().elpd, laplace.loo().elpd, atol=1.0)
+    free = quick(evidence="ep", levels=NAMES, inducing=20).fit(X, Y)
+    np.testing.assert_allclose(free.predict_proba(X), gp.predict_proba(X), atol=0.2)
+
+
 def test_inducing_inputs(gp):
     few = quick(levels=NAMES, inducing=30).fit(X, Y)
     np.testing.assert_allclose(few.predict_proba(X), gp.predict_proba(X), atol=0.15)
@@ -128,7 +154,7 @@ def test_a_fit_by_sampling():
         ({"levels": ["low", "good"]}, Y, "which are not among the levels"),
         ({"levels": ["low", "low", "fair"]}, Y, "'levels' must be different"),
         ({"likelihood": "logistic"}, CODES, "GPOrdinal explains levels: take GPClassifier"),
-        ({"evidence": "ep"}, CODES, "EP cannot integrate Ordinal"),
+        ({"evidence": "lower"}, CODES, "LowerBound cannot integrate Ordinal.*evidence='laplace' or evidence='ep'"),
         ({}, np.linspace(0.0, 1.0, N), "Unknown label type"),
     ],
 )
@@ -138,7 +164,6 @@ def test_what_makes_no_sense_is_refused(settings, y, message):
 
 
 def test_a_line_with_wide_priors_is_the_ordered_model_of_statsmodels():
-    pytest.importorskip("statsmodels")
     from statsmodels.miscmodels.ordinal_model import OrderedModel
 
     line = X[:, :1]

@@ -126,6 +126,24 @@ def test_counts_from_1_to_100000_converge(variance):
             assert found.n_iter < 15
 
 
+def test_poisson_is_that_of_gpy():
+    """GPy 1.15.0: RBF of variance 1.5 and length scale 1.2 plus White of 0.1, Laplace."""
+    X, y, K, _ = response_problem("poisson", 30)
+    found = Laplace()(K, y, Poisson())
+    smooth, distances = K - 0.1 * np.eye(30), np.sum((X[:, None] - X[None]) ** 2, axis=2)
+    gradient = [np.sum(found.dK * dK) for dK in (smooth / 1.5, smooth * distances / 1.2**3, np.eye(30))]
+    np.testing.assert_allclose(found.log_z, -93.2584743548546, rtol=1e-8)
+    np.testing.assert_allclose(gradient, [2.72502333742719, 1.27362520643337, 30.4172293268572], rtol=1e-6)
+
+
+@each
+def test_few_factorisations_find_the_mode(name):
+    """Of counts from about their logarithms, of others from 0."""
+    for n in (40, 150):
+        _, y, K, likelihood = response_problem(name, n)
+        assert Laplace()(K, y, likelihood).n_iter <= 4
+
+
 def test_one_trial_each_is_the_logistic():
     _, y, K, _ = response_problem("binomial", 40)
     y = (y > np.median(y)).astype(float)

@@ -138,6 +138,41 @@ def test_the_maximum_is_one_and_the_search_never_fails():
     assert failures <= 1
 
 
+def test_a_saddle_is_left():
+    """Two rows that contradict each other: halfway between them Ψ has no slope and bends upwards."""
+    K, y = np.array([[1.0, 1.0], [1.0, 1.0]]) + 1e-3 * np.eye(2), np.array([-1.0, 1.0])
+    found = Laplace()(K, y, StudentT(1e-3, 3.0))
+    assert abs(found.posterior.f[0]) > 0.9
+    assert np.linalg.eigvalsh(np.linalg.inv(K) + np.diag(found.posterior.w)).min() > 0.0
+
+
+def test_few_factorisations_find_the_maximum():
+    counts = [Laplace()(K, y, LIKELIHOOD).n_iter + 1 for _, y, K in (contaminated(80, seed=k) for k in range(10))]
+    assert np.mean(counts) < 6.0  # 11 by expectation maximisation and Newton's method alone
+
+
+@pytest.mark.parametrize(
+    ("noise", "nu", "log_z", "gradient"),
+    [
+        (0.3, 5.0, -29.4374264600557, [-0.66295322, 4.76995859, -26.1603125, -23.6966122, 0.46050331]),
+        (1.0, 4.0, -40.4282487419175, [-0.55910188, 3.03948213, -11.8456132, -9.97092802, 0.65017153]),
+    ],
+)
+def test_laplace_is_that_of_gpy(noise, nu, log_z, gradient):
+    """GPy 1.15.0: RBF of variance 1.5 and length scale 1.2 plus White of 0.01, StudentT, Laplace.
+
+    Without outliers: GPy lifts negative W to 1e-6.
+    """
+    X, y, K = contaminated(30, share=1000)
+    y[0] = 0.0
+    found = Laplace()(K, y, StudentT(noise, nu))
+    assert (found.posterior.w > 0.0).all()
+    smooth, distances = K - 0.01 * np.eye(30), np.sum((X[:, None] - X[None]) ** 2, axis=2)
+    own = [np.sum(found.dK * dK) for dK in (smooth / 1.5, smooth * distances / 1.2**3, np.eye(30))]
+    np.testing.assert_allclose(found.log_z, log_z, rtol=1e-8)
+    np.testing.assert_allclose([*own, *found.dlik], gradient, rtol=1e-6)
+
+
 def test_a_row_that_is_far_off_hardly_counts():
     _, y, K = contaminated(40, share=1000)
     far = y.copy()

@@ -58,6 +58,21 @@ def brute_force(exact, mean, sd, size, function):
     return np.sum(w * function(exact(mean + sd * F, size))) / w.sum()
 
 
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+@pytest.mark.parametrize("variance", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("name", NAMES)
+def test_log_averages_over_narrow_and_wide_gaussians(name, variance, weight):
+    _, y, _, likelihood = response_problem(name, 40)
+    y[0] = 0.0
+    found = likelihood.weighted([weight] * 40).log_weighted_average(y, np.full(40, 0.4), np.full(40, variance))
+    z = np.linspace(-12.0, 12.0, 20_001)
+    for i in (0, 7, 23):
+        own = likelihood.at_sizes(np.full(len(z), likelihood.sizes(40)[i])) if name != "ordinal" else likelihood
+        log_p = weight * own.log_prob(np.full(len(z), y[i]), 0.4 + np.sqrt(variance) * z)
+        expected = logsumexp(log_p - 0.5 * z * z) + np.log(z[1] - z[0]) - 0.5 * np.log(2.0 * np.pi)
+        np.testing.assert_allclose(found[i], expected, atol=1e-9)
+
+
 @of_counts
 @pytest.mark.parametrize("sd", [0.02, 0.3, 1.0, 2.5])
 def test_moments_and_log_averages(likelihood, exact, sd):

@@ -9,9 +9,10 @@ cavity, q without site i,
 
     v_i = 1/(1/S_ii - w_i),   μ_i = m_i - v_i x_i,   Ẑ_i = ∫ p(y_i | f) N(f; μ_i, v_i) df,
     log Z = Σ log Ẑ_i - ½ Σ x_i μ_i + ½ Σ log(1 + w_i v_i) - ½ log|I + K diag w|,
-    G = ∂ log Z/∂K = ½(xx' - R),   R = (K + diag(w)⁻¹)⁻¹,   ∂ log Z/∂ε = Σ (1 - 2Φ(z_i))/Ẑ_i.
+    G = ∂ log Z/∂K = ½(xx' - R),   R = (K + diag(w)⁻¹)⁻¹,   ∂ log Z/∂φ = Σ ∂ log Ẑ_i/∂φ.
 
-The gradient is exact: log Z is stationary in the sites, so that only its explicit dependence on K (and ε) counts.
+The gradient is exact: log Z is stationary in the sites, so that only its explicit dependence on K, and on parameters φ
+of the likelihood, counts.
 A row of weight ω counts as ω copies of itself, each with a cavity of its own; below 1, as one of p^ω
 (`hmcgp.evidence.ep.site_state`).
 A site may be negative, w_i < 0, where the likelihood is not log-concave (label noise); q is proper all the same.
@@ -29,13 +30,30 @@ from hmcgp.evidence.base import Evidence, SiteProvider, Structure
 from hmcgp.evidence.ep import double_loop as double
 from hmcgp.evidence.ep import sweeps as core
 from hmcgp.evidence.ep.site_posterior import Sites
-from hmcgp.evidence.ep.site_state import ALPHA, CAVITY_MEAN, CAVITY_PRECISION, MEAN, PRECISION
+from hmcgp.evidence.ep.site_state import (
+    ALPHA,
+    CAVITY_MEAN,
+    CAVITY_PRECISION,
+    FIRST_SLOPE,
+    MEAN,
+    PRECISION,
+    SECOND_SLOPE,
+)
 from hmcgp.evidence.low_rank.classes import LowRankClasses
 from hmcgp.evidence.low_rank.ep import ep_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.products import LatentProducts, by_precision
 from hmcgp.evidence.status import NOT_CONVERGED, needs_factor, raise_for_status
-from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
+from hmcgp.likelihoods import (
+    Binomial,
+    LabelNoise,
+    Likelihood,
+    Logistic,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+    Probit,
+)
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.typing import Array
 
@@ -79,7 +97,10 @@ def solve_sites(
     (kind, flip), weights = likelihood.site(), likelihood.row_weights(len(y))
     begin, warm = provider.starting_point(start, y, 2 * len(y))
     noise = flip if isinstance(likelihood, LabelNoise) else None
-    solved = core.solve(K, y, weights, kind, noise, begin, warm, provider.tol, provider.max_iter, sequential, gradient)
+    numbers = None if likelihood.targets == "labels" else likelihood.row_numbers(y)
+    solved = core.solve(
+        K, y, weights, kind, noise, begin, warm, provider.tol, provider.max_iter, sequential, gradient, numbers
+    )
     if solved[0] == NOT_CONVERGED and flip > 0.0:
         last = double.solve(K, y, weights, kind, flip, begin, warm, provider.tol, _DOUBLE * provider.max_iter, gradient)
         solved = count_both(solved, last)
@@ -99,7 +120,9 @@ def site_evidence(
     raise_for_status(provider, status, n_factor, residual, K)
     f, alpha, w, mu, tau = (state[row] for row in (MEAN, ALPHA, PRECISION, CAVITY_MEAN, CAVITY_PRECISION))
     posterior = SitePosterior(f, alpha, w, mu, 1.0 / tau, y, None if gradient else R)
-    dlik = np.array([dflip]) if isinstance(likelihood, LabelNoise) else np.empty(0)
+    dlik = np.array([dflip])
+    if not isinstance(likelihood, LabelNoise):
+        dlik = likelihood.parameter_gradient(y, state[[FIRST_SLOPE, SECOND_SLOPE]])
     return Evidence(log_z, R if gradient else None, dlik, posterior, n_factor - 1, residual)
 
 
@@ -160,7 +183,15 @@ class EP(BinarySiteProvider):
     sweeps: str = "parallel"
     tol: float = 1e-10
     max_iter: int = 200
-    supports: ClassVar[tuple[type[Likelihood], ...]] = (Logistic, Probit, LabelNoise)
+    supports: ClassVar[tuple[type[Likelihood], ...]] = (
+        Logistic,
+        Probit,
+        LabelNoise,
+        Poisson,
+        NegativeBinomial,
+        Binomial,
+        Ordinal,
+    )
     takes_low_rank: ClassVar[bool] = True
 
     def matrices(self, n_latents: int) -> int:

@@ -13,8 +13,10 @@ import numpy as np
 
 from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.power_moments import flip_slope_power
+from hmcgp.evidence.ep.response_moments import number_slopes
 from hmcgp.evidence.ep.site_algebra import gradient_inplace, pseudo_target_precision
 from hmcgp.evidence.status import CONVERGED
+from hmcgp.likelihoods.terms import log_constant
 from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.runtime.typing import Array
 
@@ -41,6 +43,23 @@ def flip_derivative(kind: int, flip: float, y: Array, state: Array) -> float:
 
 
 @compiled_inside
+def constants_and_slopes(kind: int, y: Array, numbers: Array, state: Array) -> float:
+    """Leave the derivatives of log Z in the numbers of the rows in `state`, and return the constants of log p."""
+    total = 0.0
+    for i in range(y.shape[0]):
+        k, power, mu, v = (
+            state[site.COPIES, i],
+            state[site.POWER, i],
+            state[site.CAVITY_MEAN, i],
+            1.0 / state[site.CAVITY_PRECISION, i],
+        )
+        of_a, of_b = number_slopes(kind, power, y[i], numbers[0, i], numbers[1, i], mu, v)
+        state[site.FIRST_SLOPE, i], state[site.SECOND_SLOPE, i] = k * of_a, k * of_b
+        total += k * power * log_constant(kind, y[i], numbers[1, i])
+    return total
+
+
+@compiled_inside
 def leave_copies_out(state: Array) -> None:
     """Turn the cavities, which leave one copy of a row out, into those without all of its copies."""
     for i in range(state.shape[1]):
@@ -52,17 +71,20 @@ def leave_copies_out(state: Array) -> None:
 @compiled
 def evidence_at_solution(
     y: Array, kind: int, flip: float | None, status: int, log_det: float, gradient: bool, work: Array, S: Array,
-    state: Array, order: Array,
+    state: Array, order: Array, numbers: Array | None = None,
 ) -> tuple[float, float]:  # fmt: skip
     """Log evidence and its derivative in the flip rate, where CONVERGED; S becomes G, or R without the gradient.
 
-    Where labels are not flipped, `flip` is None, and the derivative 0.
+    Where labels are not flipped, `flip` is None, and the derivative 0.  With `numbers` of the rows, the derivatives in
+    these are left in `state`.
     """
     if status != CONVERGED:
         return -np.inf, 0.0
     log_z, dflip = log_evidence(state, log_det), 0.0
     if flip is not None:  # decided when this is compiled
         dflip = flip_derivative(kind, flip, y, state)
+    if numbers is not None:
+        log_z += constants_and_slopes(kind, y, numbers, state)
     leave_copies_out(state)
     pseudo_target_precision(state[site.PRECISION], order, work, S)
     if gradient:

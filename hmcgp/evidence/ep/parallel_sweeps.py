@@ -100,7 +100,9 @@ def _accelerated_step(state: Array, now: Array, differences: Array) -> None:
 
 
 @compiled_inside
-def _correct(y: Array, kind: int, flip: float, S: Array, state: Array, residual: float, tol: float) -> None:
+def _correct(
+    y: Array, kind: int, flip: float, S: Array, state: Array, residual: float, tol: float, numbers: Array | None
+) -> None:
     """Move x and w to the solution of the model at the S at hand."""
     n = y.shape[0]
     goal = max(1e-2 * tol, 0.1 * min(residual, 1.0) * residual)
@@ -119,7 +121,7 @@ def _correct(y: Array, kind: int, flip: float, S: Array, state: Array, residual:
             differences[(it - 1) % _MEMORY, i] = now[i] - before[i]
         copy(now, before)
         _accelerated_step(state, now, differences[: min(it, _MEMORY)])
-        if not site.update_moments(kind, flip, y, state, state[site.MODEL_CAVITY]):
+        if not site.update_moments(kind, flip, y, state, state[site.MODEL_CAVITY], numbers):
             break
     copy(state[site.BEST_ALPHA], state[site.ALPHA])
     copy(state[site.BEST_PRECISION], state[site.PRECISION])
@@ -153,7 +155,7 @@ def _falls_below(limit: float, residual: float, good: bool) -> bool:
 @compiled_inside
 def _update(
     K: Array, y: Array, kind: int, flip: float, work: Array, S: Array, state: Array, order: Array,
-    K_classes: Array | None, classes: Array | None, from_sites: bool, residual: float,
+    K_classes: Array | None, classes: Array | None, numbers: Array | None, from_sites: bool, residual: float,
 ) -> tuple[bool, float, bool, float, float]:  # fmt: skip
     """Update S and everything else that follows from the sites.
 
@@ -166,28 +168,28 @@ def _update(
         proper, log_det = posterior_of_contrasts(K_classes, classes, state[site.PRECISION], work, S)
     if not proper:
         return False, log_det, False, residual, np.inf
-    residual, rounding, good = site.evaluate(K, y, kind, flip, S, state, from_sites)
+    residual, rounding, good = site.evaluate(K, y, kind, flip, S, state, from_sites, numbers)
     return True, log_det, good, residual, rounding
 
 
 @compiled
 def sweep_in_parallel(
     K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, work: Array,
-    S: Array, state: Array, order: Array, K_classes: Array | None, classes: Array | None,
+    S: Array, state: Array, order: Array, K_classes: Array | None, classes: Array | None, numbers: Array | None,
 ) -> tuple[int, int, float, float]:  # fmt: skip
     """Sweep until converged, from `start` if warm, else from the prior.
 
     Returns status, factorisations, residual and log|I + K diag w|.  Unless `K_classes` is None, sites are those of
-    `hmcgp.evidence.ep.class_contrasts`, K their prior covariance.
+    `hmcgp.evidence.ep.class_contrasts`, K their prior covariance.  `numbers` as of `site_state.update_moments`.
     """
-    if not site.begin(K, y, kind, flip, start, warm, state):
+    if not site.begin(K, y, kind, flip, start, warm, state, numbers):
         return NOT_CONVERGED, 0, np.inf, np.inf
     corrected, plain_left, patience, damping = False, 0, 2, 0.8
     residual, accepted = np.inf, np.inf
     budget = min(max_iter, _MAX_WARM_SWEEPS) if warm else max_iter
     for n_factor in range(1, budget + 1):
         proper, log_det, good, residual, rounding = _update(
-            K, y, kind, flip, work, S, state, order, K_classes, classes, not corrected, residual
+            K, y, kind, flip, work, S, state, order, K_classes, classes, numbers, not corrected, residual
         )
         if good and residual <= max(tol, rounding):
             return site.final_status(rounding), n_factor, residual, log_det
@@ -205,7 +207,7 @@ def sweep_in_parallel(
                 return status, n_factor, residual, log_det
             damping *= 0.5
         if corrected:
-            _correct(y, kind, flip, S, state, residual, tol)
+            _correct(y, kind, flip, S, state, residual, tol, numbers)
         else:
             site.plain_sweep(state, damping)
     return NOT_CONVERGED, budget, residual, np.inf

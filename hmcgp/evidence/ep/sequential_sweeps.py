@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from hmcgp.evidence.ep import site_state as site
-from hmcgp.evidence.ep.power_moments import tilted_power
+from hmcgp.evidence.ep.response_moments import tilted_row
 from hmcgp.evidence.ep.site_algebra import posterior_covariance
 from hmcgp.evidence.status import NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.numerics.compiled import compiled, compiled_inside
@@ -23,7 +23,7 @@ from hmcgp.runtime.typing import Array
 
 
 @compiled_inside
-def _sweep(y: Array, kind: int, flip: float, damping: float, S: Array, state: Array) -> None:
+def _sweep(y: Array, kind: int, flip: float, damping: float, S: Array, state: Array, numbers: Array | None) -> None:
     """Update every site once, and the mean and S with it."""
     n = y.shape[0]
     column = np.empty(n)
@@ -33,7 +33,7 @@ def _sweep(y: Array, kind: int, flip: float, damping: float, S: Array, state: Ar
         if not (s > 0.0 and tau > 0.0):
             continue
         mu = (state[site.MEAN, i] / s - state[site.ETA, i] / k) / tau
-        _, slope, U = tilted_power(kind, flip, state[site.POWER, i], y[i], mu, 1.0 / tau)
+        _, slope, U = tilted_row(kind, flip, state[site.POWER, i], y, numbers, i, mu, 1.0 / tau)
         d = 1.0 - U / tau
         if not (d > 0.0 and math.isfinite(slope)):
             continue
@@ -57,10 +57,10 @@ def _sweep(y: Array, kind: int, flip: float, damping: float, S: Array, state: Ar
 @compiled
 def sweep_sequentially(
     K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, tol: float, max_iter: int, work: Array,
-    S: Array, state: Array, order: Array,
+    S: Array, state: Array, order: Array, numbers: Array | None,
 ) -> tuple[int, int, float, float]:  # fmt: skip
     """Sweep until converged, from `start` if warm, else from sites that say nothing (see `parallel_sweeps`)."""
-    if not site.begin(K, y, kind, flip, start, warm, state):
+    if not site.begin(K, y, kind, flip, start, warm, state, numbers):
         return NOT_CONVERGED, 0, np.inf, np.inf
     if not warm:
         state[site.ETA, :], state[site.PRECISION, :] = 0.0, 0.0
@@ -73,7 +73,7 @@ def sweep_sequentially(
             damping *= 0.5
             site.restore_sites(state)
             continue
-        residual, rounding, good = site.evaluate(K, y, kind, flip, S, state, True)
+        residual, rounding, good = site.evaluate(K, y, kind, flip, S, state, True, numbers)
         if good and residual <= max(tol, rounding):
             return site.final_status(rounding), n_factor, residual, log_det
         if good:
@@ -81,5 +81,5 @@ def sweep_sequentially(
             best = min(best, residual)
         site.keep_sites(state)
         symmetric_times(S, state[site.ETA], state[site.MEAN])
-        _sweep(y, kind, flip, damping, S, state)
+        _sweep(y, kind, flip, damping, S, state, numbers)
     return NOT_CONVERGED, max_iter, residual, np.inf

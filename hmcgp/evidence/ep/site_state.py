@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from hmcgp.evidence.ep.power_moments import tilted_power
+from hmcgp.evidence.ep.response_moments import tilted_row
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED
 from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import EPS
@@ -40,7 +40,8 @@ BEST_ALPHA, BEST_PRECISION = 15, 16  # best solution of a model of the equations
 RESIDUAL, MEAN_STEP, VARIANCE_DROP, MODEL_CAVITY, PRECISION_STEP = 17, 18, 19, 20, 21  # work space
 COPIES, POWER = 22, 23  # k, and the power of p in each copy
 ETA_STEP, KEPT_ALPHA, KEPT_MEAN = 24, 25, 26  # work space
-ROWS = 27
+FIRST_SLOPE, SECOND_SLOPE = 27, 28  # derivatives of log Z in the numbers of the row (`Likelihood.row_numbers`)
+ROWS = 29
 
 
 @compiled
@@ -53,8 +54,13 @@ def new_state(weights: Array) -> Array:
 
 
 @compiled_inside
-def update_moments(kind: int, flip: float, y: Array, state: Array, cavity_precision: Array) -> bool:
-    """Update cavity means and moments, at the given cavity precisions; False if a cavity or a moment is improper."""
+def update_moments(
+    kind: int, flip: float, y: Array, state: Array, cavity_precision: Array, numbers: Array | None = None
+) -> bool:
+    """Update cavity means and moments, at the given cavity precisions; False if a cavity or a moment is improper.
+
+    `numbers`, of shape (2, n), belong to targets that are no labels (see `response_moments.tilted_row`).
+    """
     good = True
     for i in range(y.shape[0]):
         tau = cavity_precision[i]
@@ -65,7 +71,7 @@ def update_moments(kind: int, flip: float, y: Array, state: Array, cavity_precis
             continue
         k = state[COPIES, i]
         mu = state[MEAN, i] - v * state[ALPHA, i] / k
-        state[LOG_Z, i], slope, U = tilted_power(kind, flip, state[POWER, i], y[i], mu, v)
+        state[LOG_Z, i], slope, U = tilted_row(kind, flip, state[POWER, i], y, numbers, i, mu, v)
         ratio = 1.0 - U * v
         state[CAVITY_MEAN, i], state[SLOPE, i] = mu, k * slope
         state[MATCHED_PRECISION, i], state[VARIANCE_RATIO, i] = k * U / ratio, ratio
@@ -85,7 +91,7 @@ def mean_from_sites(S: Array, state: Array) -> None:
 
 @compiled_inside
 def evaluate(
-    K: Array, y: Array, kind: int, flip: float, S: Array, state: Array, from_sites: bool
+    K: Array, y: Array, kind: int, flip: float, S: Array, state: Array, from_sites: bool, numbers: Array | None = None
 ) -> tuple[float, float, bool]:
     """Update mean, cavities, moments and residual, S being the covariance of q.
 
@@ -108,7 +114,7 @@ def evaluate(
         scale = max(scale, K[i, i])
         stiff = max(stiff, abs(w) * K[i, i])  # of the size of A in `site_algebra`, and
         swollen = max(swollen, 1.0 - w * S[i, i])  # of its inverse, which negative sites make large
-    good = update_moments(kind, flip, y, state, state[CAVITY_PRECISION])
+    good = update_moments(kind, flip, y, state, state[CAVITY_PRECISION], numbers)
     residual, narrowest = 0.0, np.inf
     for i in range(n):
         if not math.isnan(state[MATCHED_PRECISION, i]):
@@ -164,10 +170,10 @@ def plain_sweep(state: Array, damping: float) -> None:
 
 
 @compiled_inside
-def cold_start(K: Array, y: Array, kind: int, flip: float, state: Array) -> None:
+def cold_start(K: Array, y: Array, kind: int, flip: float, state: Array, numbers: Array | None = None) -> None:
     """Set each site as if its label were the only one: its cavity is the prior."""
     for i in range(y.shape[0]):
-        _, slope, U = tilted_power(kind, flip, state[POWER, i], y[i], 0.0, K[i, i])
+        _, slope, U = tilted_row(kind, flip, state[POWER, i], y, numbers, i, 0.0, K[i, i])
         d = (1.0 - U * K[i, i]) / state[COPIES, i]
         state[ETA, i], state[PRECISION, i] = slope / d, U / d
         state[KEPT_ETA, i], state[KEPT_PRECISION, i] = 0.0, 0.0
@@ -190,9 +196,11 @@ def warm_start(start: Array, log_concave: bool, state: Array) -> bool:
 
 
 @compiled_inside
-def begin(K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, state: Array) -> bool:
+def begin(
+    K: Array, y: Array, kind: int, flip: float, start: Array, warm: bool, state: Array, numbers: Array | None = None
+) -> bool:
     """Set the sites to `start` if warm, else as from the prior; False if they are not finite."""
     if warm:
         return warm_start(start, flip == 0.0, state)
-    cold_start(K, y, kind, flip, state)
+    cold_start(K, y, kind, flip, state, numbers)
     return True

@@ -32,6 +32,7 @@ from hmcgp.evidence.laplace import mode_search as core
 from hmcgp.evidence.laplace.student_t import student_evidence
 from hmcgp.evidence.low_rank.laplace import laplace_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
+from hmcgp.evidence.low_rank.student_t import student_evidence as low_rank_student_evidence
 from hmcgp.evidence.products import LatentProducts, by_factor
 from hmcgp.evidence.status import (
     leave_out,
@@ -42,6 +43,7 @@ from hmcgp.evidence.status import (
     symmetric,
 )
 from hmcgp.likelihoods import Binomial, Likelihood, Logistic, NegativeBinomial, Ordinal, Poisson, Probit, StudentT
+from hmcgp.likelihoods.number_slopes import laplace_slopes
 from hmcgp.runtime.typing import Array
 
 _NONE = np.empty(0)  # derivatives in the likelihood's parameters
@@ -114,14 +116,15 @@ class Laplace(SolverProvider):
         if isinstance(likelihood, StudentT):
             return student_evidence(self, K, y, likelihood, gradient)
         begin, warm = self.starting_point(start, y, len(y))
-        weights = likelihood.row_weights(len(y))
+        weights, numbers = likelihood.row_weights(len(y)), likelihood.row_numbers(y)
         status, n_factor, residual, log_z, state, L = core.solve(
-            K, y, likelihood.row_numbers(y), weights, likelihood.kind, begin, warm, self.tol, self.max_iter, gradient
+            K, y, numbers, weights, likelihood.kind, begin, warm, self.tol, self.max_iter, gradient
         )
         raise_for_status(self, status, n_factor, residual, K)
         f, alpha, root_w = state[row.LATENT], state[row.ALPHA], state[row.ROOT_CURVATURE]
         if gradient:
-            dlik = likelihood.parameter_gradient(y, f, state[row.SHARE], state[row.SHIFT])
+            slopes = laplace_slopes(likelihood.kind, y, numbers, f, weights, state[row.SHARE], state[row.SHIFT])
+            dlik = likelihood.parameter_gradient(y, slopes)
             return Evidence(log_z, L, dlik, LaplacePosterior(f, alpha, root_w, None), n_factor - 1, residual)
         return Evidence(log_z, None, _NONE, LaplacePosterior(f, alpha, root_w, L, K), n_factor - 1, residual)
 
@@ -130,5 +133,5 @@ class Laplace(SolverProvider):
     ) -> Evidence:
         assert isinstance(C, LowRank)
         if isinstance(likelihood, StudentT):
-            return student_evidence(self, C, y, likelihood, gradient)
+            return low_rank_student_evidence(self, C, y, likelihood, gradient)
         return laplace_evidence(self, C, y, likelihood, start, gradient)

@@ -29,7 +29,8 @@ from hmcgp.evidence.rounding import (
     sensitivities,
 )
 from hmcgp.evidence.status import CONVERGED, GOING_ON, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
-from hmcgp.likelihoods.terms import LOGISTIC, NEGATIVE_BINOMIAL, ORDINAL, PROBIT, likelihood_terms
+from hmcgp.likelihoods.number_slopes import has_parameters
+from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, first_guess, likelihood_terms, log_constant
 from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.numerics.constants import EPS
@@ -188,6 +189,23 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, state: Array) -> float:
 
 
 @compiled_inside
+def _guess(K: Array, y: Array, kind: int, state: Array) -> bool:
+    """Begin from `terms.first_guess`; False where the likelihood has none."""
+    for i in range(y.shape[0]):
+        state[row.TRIAL_LATENT, i] = K[i, i]
+    return first_guess(kind, y, state[row.FIRST], state[row.SECOND], state[row.TRIAL_LATENT], state[row.LATENT])
+
+
+@compiled_inside
+def _constants(y: Array, kind: int, state: Array) -> float:
+    """Parts of log p that do not depend on f, with the weights of their rows."""
+    total = 0.0
+    for i in range(y.shape[0]):
+        total += state[row.WEIGHT, i] * log_constant(kind, y[i], state[row.SECOND, i])
+    return total
+
+
+@compiled_inside
 def _judge(
     K: Array, y: Array, kind: int, L: Array, state: Array, scale: float, tol: float, before: float, repairs: int
 ) -> tuple[int, float]:
@@ -257,7 +275,7 @@ def solve(
     K: Array, y: Array, numbers: Array, weights: Array, kind: int, start: Array, warm: bool, tol: float, max_iter: int,
     gradient: bool,
 ) -> tuple[int, int, float, float, Array, Array]:  # fmt: skip
-    """Find the mode, from `start` if warm, else from 0; log evidence and, if asked for, its gradient.
+    """Find the mode, from `start` if warm, else from a first guess or 0; log evidence and, if asked for, its gradient.
 
     One call, so that a thread lets go of the interpreter lock once per evaluation.
 
@@ -279,6 +297,8 @@ def solve(
     copy(numbers[1], state[row.SECOND])
     if warm:
         copy(start, state[row.LATENT])
+    else:
+        warm = _guess(K, y, kind, state)
     psi, decrement, before, repairs = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, np.inf, 0
     for n_factor in range(1, max_iter + 1):
         if not _factor(K, state, L):
@@ -288,10 +308,10 @@ def solve(
         else:
             verdict, decrement = _judge(K, y, kind, L, state, scale, tol, before, repairs)
             if verdict == CONVERGED:
-                log_z = psi - 0.5 * lapack.log_determinant(L)
+                log_z = psi - 0.5 * lapack.log_determinant(L) + _constants(y, kind, state)
                 lapack.mirror_upper(L)
                 if gradient:
-                    _gradient_inplace(K, L, state, kind in (NEGATIVE_BINOMIAL, ORDINAL))
+                    _gradient_inplace(K, L, state, has_parameters(kind))
                 return CONVERGED, n_factor, decrement, log_z, state, L
             if verdict == NOT_CONVERGED:
                 break

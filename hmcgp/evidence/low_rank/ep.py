@@ -24,8 +24,8 @@ from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence.anderson import accelerated
 from hmcgp.evidence.base import Evidence, SiteProvider
 from hmcgp.evidence.ep import site_state as site
-from hmcgp.evidence.ep.log_evidence import flip_derivative, leave_copies_out, log_evidence
-from hmcgp.evidence.ep.power_moments import tilted_power
+from hmcgp.evidence.ep.log_evidence import constants_and_slopes, flip_derivative, leave_copies_out, log_evidence
+from hmcgp.evidence.ep.response_moments import tilted_row
 from hmcgp.evidence.ep.site_posterior import Sites
 from hmcgp.evidence.low_rank.posterior import InducingPosterior
 from hmcgp.evidence.low_rank.structure import Conditioned, LowRank
@@ -55,26 +55,30 @@ class LowRankSitePosterior(Sites, InducingPosterior):
 
 
 @compiled
-def _cold_sites(variances: Array, y: Array, kind: int, flip: float, state: Array) -> None:
+def _cold_sites(variances: Array, y: Array, kind: int, flip: float, state: Array, numbers: Array | None) -> None:
     """Set each site as if its label were the only one: its cavity is the prior."""
     for i in range(y.shape[0]):
-        _, slope, U = tilted_power(kind, flip, state[site.POWER, i], y[i], 0.0, variances[i])
+        _, slope, U = tilted_row(kind, flip, state[site.POWER, i], y, numbers, i, 0.0, variances[i])
         d = (1.0 - U * variances[i]) / state[site.COPIES, i]
         state[site.ETA, i], state[site.PRECISION, i] = slope / d, U / d
 
 
 @compiled
-def _update_moments(kind: int, flip: float, y: Array, state: Array) -> bool:
+def _update_moments(kind: int, flip: float, y: Array, state: Array, numbers: Array | None) -> bool:
     """Update the moments at the cavities in the state; False where one is improper."""
-    return site.update_moments(kind, flip, y, state, state[site.CAVITY_PRECISION])
+    return site.update_moments(kind, flip, y, state, state[site.CAVITY_PRECISION], numbers)
 
 
 @compiled
-def _evidence_of_sites(kind: int, flip: float, y: Array, state: Array, log_det: float) -> tuple[float, float]:
+def _evidence_of_sites(
+    kind: int, flip: float, y: Array, state: Array, log_det: float, numbers: Array | None
+) -> tuple[float, float]:
     """Log Z and its derivative in the flip rate; cavities become those without all copies of a row."""
     log_z, dflip = log_evidence(state, log_det), 0.0
     if flip > 0.0:
         dflip = flip_derivative(kind, flip, y, state)
+    if numbers is not None:
+        log_z += constants_and_slopes(kind, y, numbers, state)
     leave_copies_out(state)
     return log_z, dflip
 
@@ -82,8 +86,8 @@ def _evidence_of_sites(kind: int, flip: float, y: Array, state: Array, log_det: 
 class _Sites:
     """Sites on their way to the solution."""
 
-    def __init__(self, C: LowRank, y: Array, kind: int, flip: float, state: Array) -> None:
-        self.C, self.y, self.kind, self.flip, self.state = C, y, kind, flip, state
+    def __init__(self, C: LowRank, y: Array, kind: int, flip: float, state: Array, numbers: Array | None) -> None:
+        self.C, self.y, self.kind, self.flip, self.state, self.numbers = C, y, kind, flip, state, numbers
         self.factor: Conditioned | None = None
         self.proper = False  # whether the sites leave a Gaussian; some of its cavities may be improper nevertheless
 
@@ -128,7 +132,7 @@ class _Sites:
 
     def update(self) -> bool:
         """Update the moments; False where a cavity or a moment is improper."""
-        return bool(_update_moments(self.kind, self.flip, self.y, self.state))
+        return bool(_update_moments(self.kind, self.flip, self.y, self.state, self.numbers))
 
     @property
     def residual(self) -> float:
@@ -248,14 +252,15 @@ def ep_evidence(
     kind, flip = likelihood.site()
     begin, warm = provider.starting_point(start, y, 2 * len(y))
     state = site.new_state(likelihood.row_weights(len(y)))
+    numbers = None if likelihood.targets == "labels" else likelihood.row_numbers(y)
     if warm:
         eta, w = begin[: len(y)], begin[len(y) :] if flip > 0.0 else np.maximum(begin[len(y) :], 0.0)
         if not np.isfinite(begin).all():
             raise NotConverged("EP: the start is not finite.")
     else:
-        _cold_sites(C.variances, y, kind, flip, state)
+        _cold_sites(C.variances, y, kind, flip, state, numbers)
         eta, w = state[site.ETA].copy(), state[site.PRECISION].copy()
-    sites = _Sites(C, y, kind, flip, state)
+    sites = _Sites(C, y, kind, flip, state, numbers)
     try:
         n_factor, residual = _solve(sites, eta, w, provider.tol, provider.max_iter, warm)
     except NotConverged as error:
@@ -264,8 +269,10 @@ def ep_evidence(
         raise NotConverged(f"{type(provider).__name__}: rounding eats the sites; {provider.remedy}.")
     factor, x = sites.factor, state[site.ALPHA]
     assert factor is not None
-    log_z, dflip = _evidence_of_sites(kind, flip, y, state, factor.log_det)
-    dlik = np.array([dflip]) if isinstance(likelihood, LabelNoise) else np.empty(0)
+    log_z, dflip = _evidence_of_sites(kind, flip, y, state, factor.log_det, numbers)
+    dlik = np.array([dflip])
+    if not isinstance(likelihood, LabelNoise):
+        dlik = likelihood.parameter_gradient(y, state[[site.FIRST_SLOPE, site.SECOND_SLOPE]])
     dK = factor.pull_back(0.5 * x[:, None], x[:, None], factor.solved_rows()) if gradient else None
     inducing = InducingPosterior.of(factor, x)
     posterior = LowRankSitePosterior(

@@ -18,7 +18,8 @@ from hmcgp.evidence.low_rank.mode_search import find_mode
 from hmcgp.evidence.low_rank.posterior import InducingPosterior, LowRankPosterior
 from hmcgp.evidence.low_rank.structure import Conditioned, LowRank
 from hmcgp.likelihoods import Likelihood
-from hmcgp.likelihoods.terms import likelihood_terms
+from hmcgp.likelihoods.number_slopes import laplace_slopes
+from hmcgp.likelihoods.terms import first_guess, likelihood_terms, log_constants
 from hmcgp.runtime.typing import Array
 
 
@@ -78,17 +79,20 @@ def laplace_evidence(
     provider: SolverProvider, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
 ) -> Evidence:
     """Evidence of labels y under f ~ N(0, C) (see `Provider.__call__`)."""
-    begin, warm = provider.starting_point(start, y, len(y))
     problem = Labels(C, y, likelihood.row_numbers(y), likelihood.kind, likelihood.row_weights(len(y)), provider.tol)
-    here, sites, n_factor, residual = find_mode(provider, problem, begin if warm else None)
+    begin, warm = provider.starting_point(start, np.zeros(len(y)), len(y))
+    guessed = not warm and first_guess(problem.kind, y, *problem.numbers, C.variances, begin)
+    here, sites, n_factor, residual = find_mode(provider, problem, begin if warm or guessed else None)
     log_z = here.psi - 0.5 * sites.log_det
+    log_z += float(problem.weights @ log_constants(problem.kind, y, problem.numbers[1]))
     dK, variances, dlik = None, None, np.empty(0)
     if gradient:
         solved = sites.solved_rows()
         variances = solved.variances
         u, shift = sites.respond(0.5 * variances * here.w * here.ratio)
         dK = sites.pull_back((u + 0.5 * here.g)[:, None], here.g[:, None], solved)
-        dlik = likelihood.parameter_gradient(y, here.f, variances * here.w, shift)
+        slopes = laplace_slopes(problem.kind, y, problem.numbers, here.f, problem.weights, variances * here.w, shift)
+        dlik = likelihood.parameter_gradient(y, slopes)
     else:
         variances = sites.variances()
     inducing = InducingPosterior.of(sites, here.alpha)
