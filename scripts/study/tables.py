@@ -63,9 +63,14 @@ class Table:
     dropped: str  # what was left out
 
     @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(np.unique(self.y))
+
+    @property
     def categories(self) -> list[str]:
         """Names of the inputs that are categories."""
-        return [name for name in self.X if not is_numeric_dtype(self.X[name])]
+        return [str(name) for name in self.X if not is_numeric_dtype(self.X[name])]
 
 
 class Fold(NamedTuple):

@@ -1,0 +1,88 @@
+"""hmcgp in the study: four kinds of inference, each with the kernels of `kernels.py`.
+
+    map/K        expectation propagation, the most probable hyperparameters
+    laplace/K    Laplace's approximation, hyperparameters by HMC (`refine=None`)
+    default/K    the draws of laplace/K, weighted to expectation propagation: what `GPClassifier` does unasked
+    ep/K         HMC under expectation propagation all along
+
+Behind several classes, EP is that of the multinomial probit.  `laplace/K` and `default/K` share their draws through a
+checkpoint; the time of the draws counts for both.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hmcgp import GPClassifier
+from scripts.study.forecast import Chains, Family, Forecast
+from scripts.study.kernels import KERNELS, kernel_of
+from scripts.study.tables import Fold, Table
+
+
+def families() -> dict[tuple[str, ...], Family]:
+    """Names of contenders, and the function that fits them together."""
+    found: dict[tuple[str, ...], Family] = {}
+    for kernel in KERNELS:
+        found[(f"map/{kernel}",)] = _alone(f"map/{kernel}", kernel, "map")
+    for kernel in KERNELS:
+        found[f"laplace/{kernel}", f"default/{kernel}"] = _laplace_and_default(kernel)
+    for kernel in KERNELS:
+        found[(f"ep/{kernel}",)] = _alone(f"ep/{kernel}", kernel, "hmc")
+    return found
+
+
+def classifier(table: Table, kernel: str, chains: Chains, **settings: Any) -> GPClassifier:
+    """Classifier with a kernel of the study, on one core."""
+    shared = {"n_jobs": 1, "random_state": 0, "progressbar": False, "inducing": None}
+    return GPClassifier(kernel_of(kernel, table), **chains._asdict(), **shared, **settings)
+
+
+def by_ep(table: Table) -> dict[str, str]:
+    """Settings that ask for expectation propagation from the start."""
+    return {"evidence": "ep"} if table.n_classes == 2 else {"evidence": "ep", "likelihood": "probit"}
+
+
+def _alone(name: str, kernel: str, sampler: str) -> Family:
+    def forecast(table: Table, fold: Fold, chains: Chains) -> dict[str, Forecast]:
+        gp = classifier(table, kernel, chains, sampler=sampler, **by_ep(table))
+        return {name: _forecast(gp, table, fold, _fit(gp, table, fold))}
+
+    return forecast
+
+
+def _laplace_and_default(kernel: str) -> Family:
+    def forecast(table: Table, fold: Fold, chains: Chains) -> dict[str, Forecast]:
+        with tempfile.TemporaryDirectory() as folder:
+            kept = {"sampler": "hmc", "checkpoint": Path(folder, "draws.nc")}
+            laplace, default = (classifier(table, kernel, chains, refine=refine, **kept) for refine in (None, "auto"))
+            drawing = _fit(laplace, table, fold)
+            refining = _fit(default, table, fold)
+        return {
+            f"laplace/{kernel}": _forecast(laplace, table, fold, drawing),
+            f"default/{kernel}": _forecast(default, table, fold, drawing + refining),
+        }
+
+    return forecast
+
+
+def _forecast(gp: GPClassifier, table: Table, fold: Fold, fitting: float) -> Forecast:
+    begin = time.process_time()
+    probability = gp.predict_proba(table.X.iloc[fold.test])
+    seconds = fitting + time.process_time() - begin
+    r_hat = np.nan if gp.trace_.sampler == "map" else float(np.nanmax(gp.summary()["r_hat"]))
+    return Forecast(probability, seconds, r_hat)
+
+
+def _fit(gp: GPClassifier, table: Table, fold: Fold) -> float:
+    """Fit to the training rows; return the seconds of processor time."""
+    begin = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of short chains, duplicate rows and rare categories: r_hat is reported
+        gp.fit(table.X.iloc[fold.train], table.y[fold.train])
+    return time.process_time() - begin
