@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,13 @@ from hmcgp import GPClassifier
 from scripts.study.forecast import Chains, Family, Forecast
 from scripts.study.kernels import KERNELS, kernel_of
 from scripts.study.tables import Fold, Table
+
+
+class Fitted(NamedTuple):
+    """A classifier, and the processor time of its fit."""
+
+    gp: GPClassifier
+    seconds: float
 
 
 def families() -> dict[tuple[str, ...], Family]:
@@ -48,41 +55,47 @@ def by_ep(table: Table) -> dict[str, str]:
     return {"evidence": "ep"} if table.n_classes == 2 else {"evidence": "ep", "likelihood": "probit"}
 
 
+def fit_ep(table: Table, fold: Fold, kernel: str, chains: Chains, sampler: str = "hmc") -> Fitted:
+    """Fit under expectation propagation."""
+    return _fit(classifier(table, kernel, chains, sampler=sampler, **by_ep(table)), table, fold)
+
+
+def fit_laplace_and_default(table: Table, fold: Fold, kernel: str, chains: Chains) -> tuple[Fitted, Fitted]:
+    """Fit under Laplace's approximation, and refine the same draws."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept = {"sampler": "hmc", "checkpoint": Path(folder, "draws.nc")}
+        laplace = _fit(classifier(table, kernel, chains, refine=None, **kept), table, fold)
+        default = _fit(classifier(table, kernel, chains, **kept), table, fold)
+    return laplace, default._replace(seconds=laplace.seconds + default.seconds)
+
+
+def _fit(gp: GPClassifier, table: Table, fold: Fold) -> Fitted:
+    begin = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of short chains, duplicate rows and rare categories: r_hat is reported
+        gp.fit(table.X.iloc[fold.train], table.y[fold.train])
+    return Fitted(gp, time.process_time() - begin)
+
+
 def _alone(name: str, kernel: str, sampler: str) -> Family:
     def forecast(table: Table, fold: Fold, chains: Chains) -> dict[str, Forecast]:
-        gp = classifier(table, kernel, chains, sampler=sampler, **by_ep(table))
-        return {name: _forecast(gp, table, fold, _fit(gp, table, fold))}
+        return {name: _forecast(fit_ep(table, fold, kernel, chains, sampler), table, fold)}
 
     return forecast
 
 
 def _laplace_and_default(kernel: str) -> Family:
     def forecast(table: Table, fold: Fold, chains: Chains) -> dict[str, Forecast]:
-        with tempfile.TemporaryDirectory() as folder:
-            kept = {"sampler": "hmc", "checkpoint": Path(folder, "draws.nc")}
-            laplace, default = (classifier(table, kernel, chains, refine=refine, **kept) for refine in (None, "auto"))
-            drawing = _fit(laplace, table, fold)
-            refining = _fit(default, table, fold)
-        return {
-            f"laplace/{kernel}": _forecast(laplace, table, fold, drawing),
-            f"default/{kernel}": _forecast(default, table, fold, drawing + refining),
-        }
+        fitted = fit_laplace_and_default(table, fold, kernel, chains)
+        names = f"laplace/{kernel}", f"default/{kernel}"
+        return {name: _forecast(one, table, fold) for name, one in zip(names, fitted, strict=True)}
 
     return forecast
 
 
-def _forecast(gp: GPClassifier, table: Table, fold: Fold, fitting: float) -> Forecast:
-    begin = time.process_time()
+def _forecast(fitted: Fitted, table: Table, fold: Fold) -> Forecast:
+    gp, begin = fitted.gp, time.process_time()
     probability = gp.predict_proba(table.X.iloc[fold.test])
-    seconds = fitting + time.process_time() - begin
+    seconds = fitted.seconds + time.process_time() - begin
     r_hat = np.nan if gp.trace_.sampler == "map" else float(np.nanmax(gp.summary()["r_hat"]))
     return Forecast(probability, seconds, r_hat)
-
-
-def _fit(gp: GPClassifier, table: Table, fold: Fold) -> float:
-    """Fit to the training rows; return the seconds of processor time."""
-    begin = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of short chains, duplicate rows and rare categories: r_hat is reported
-        gp.fit(table.X.iloc[fold.train], table.y[fold.train])
-    return time.process_time() - begin
