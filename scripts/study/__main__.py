@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tables", nargs="+", choices=tables.NAMES, metavar="TABLE")
     parser.add_argument("--contenders", nargs="+", choices=contenders.NAMES, metavar="CONTENDER")
     parser.add_argument("--repeats", type=int, nargs="+", metavar="R", help="which of 1 to 5")
+    parser.add_argument("--folds", type=int, nargs="+", metavar="F", default=[1, 2], help="which of 1 and 2")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--quick", action="store_true", help="two tables, six contenders, one repeat, short chains")
@@ -27,17 +28,16 @@ def main(arguments: list[str] | None = None) -> int:
     quick = given.quick
     if quick and given.output == RESULTS:
         parser.error("--quick needs an --output of its own: its chains are too short for results.csv")
-    return min(
-        1,
-        run.run(
-            given.output,
-            given.tables or (QUICK_TABLES if quick else tables.NAMES),
-            given.contenders or (contenders.QUICK if quick else contenders.NAMES),
-            given.repeats or ([1] if quick else range(1, tables.REPEATS + 1)),
-            QUICK_CHAINS if quick else Chains(),
-            given.jobs,
-        ),
+    repeats = given.repeats or ([1] if quick else range(1, tables.REPEATS + 1))
+    failed = run.run(
+        given.output,
+        given.tables or (QUICK_TABLES if quick else tables.NAMES),
+        given.contenders or (contenders.QUICK if quick else contenders.NAMES),
+        [(repeat, fold) for repeat in repeats for fold in given.folds],
+        QUICK_CHAINS if quick else Chains(),
+        given.jobs,
     )
+    return min(failed, 1)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pandas as pd
 
 from scripts.study import contenders, pictures, tables
 from scripts.study.__main__ import RESULTS
-from scripts.study.comparison import by_table, difference, friedman, holm, mean_ranks
+from scripts.study.comparison import by_table, difference, friedman, holm, mean_ranks, n_folds
 
 PEERS = ("logistic", "svm", "forest", "forest tuned", "histogram", "histogram tuned", "lightgbm", "lightgbm tuned")
 PEERS += ("catboost", "catboost tuned")  # the best of which hmcgp is to reach
@@ -70,6 +70,24 @@ def shortfalls(results: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return gaps[gaps.max(axis=1) > ALLOWED]
 
 
+def catalogue() -> pd.DataFrame:
+    """Size, half and origin of every table."""
+    loaded = [tables.load(name) for name in tables.NAMES]
+    rows = [
+        {
+            "rows": len(t.y),
+            "inputs (categories)": f"{t.X.shape[1]} ({len(t.categories)})" if t.categories else str(t.X.shape[1]),
+            "classes": t.n_classes,
+            "half": t.half,
+            "source": t.source,
+            "licence": t.licence,
+            "left out": t.dropped,
+        }
+        for t in loaded
+    ]
+    return pd.DataFrame(rows, index=[t.name for t in loaded])
+
+
 def markdown(frame: pd.DataFrame, digits: int = 3) -> str:
     """A table in Markdown."""
     cells = frame.map(lambda v: f"{v:.{digits}f}" if isinstance(v, float) else str(v)).replace("nan", "")
@@ -85,18 +103,22 @@ def main() -> None:
     parser.add_argument("--half", choices=tables.HALVES)
     parser.add_argument("--reference", default="default/se")
     parser.add_argument("--pictures", type=Path, default=RESULTS.parent, help="folder")
+    parser.add_argument("--catalogue", action="store_true", help="list the tables only")
     given = parser.parse_args()
+    if given.catalogue:
+        print(markdown(catalogue()))
+        return
     results = pd.read_csv(given.results)
     if given.half:
         results = results[results["table"].map(tables.half) == given.half]
     names = present(results, given.contenders)
     means = by_table(results, names)
-    folds = results[results["contender"].isin(names)].groupby(["table", "contender"]).size().unstack().min(axis=1)
+    folds = n_folds(results, names)
     print(f"{len(means)} tables, {folds.min()} to {folds.max()} folds of each; Friedman p = {friedman(means):.2g}\n")
     print(markdown(overview(results, names)), "\n")
     print(f"log loss of {given.reference} minus that of\n\n{markdown(differences(results, names, given.reference))}\n")
     print(f"behind the best peer by more than {ALLOWED} nats on some table\n\n{markdown(shortfalls(results, names))}\n")
-    print(markdown(means.T.rename(index=pictures.label)), "\n")
+    print(markdown(means), "\n")
     chains = results.dropna(subset="r_hat").groupby("contender")["r_hat"]
     print(markdown(pd.DataFrame({"median R-hat": chains.median(), "share above 1.05": chains.apply(_share)})))
     suffix = f"_{given.half}" if given.half else ""

@@ -31,9 +31,18 @@ class Difference(NamedTuple):
 
 def by_table(results: pd.DataFrame, contenders: Sequence[str], score: str = "log_loss") -> pd.DataFrame:
     """Mean score of each table (rows) and contender (columns) over the folds that all of these contenders have."""
+    return _common_folds(results, contenders, score).groupby("table").mean()
+
+
+def n_folds(results: pd.DataFrame, contenders: Sequence[str]) -> pd.Series:
+    """Number of folds of each table that all of these contenders have."""
+    return _common_folds(results, contenders, "log_loss").groupby("table").size()
+
+
+def _common_folds(results: pd.DataFrame, contenders: Sequence[str], score: str) -> pd.DataFrame:
     chosen = results[results["contender"].isin(contenders)]
     folds = chosen.pivot(index=["table", "repeat", "fold"], columns="contender", values=score)
-    return folds.reindex(columns=list(contenders)).dropna().groupby("table").mean()
+    return folds.reindex(columns=list(contenders)).dropna()
 
 
 def mean_ranks(means: pd.DataFrame) -> pd.Series:

@@ -15,8 +15,8 @@ class Chains(NamedTuple):
     """Length of the chains of a fit."""
 
     chains: int = 2
-    tune: int = 200
-    draws: int = 300
+    tune: int = 150
+    draws: int = 200
 
 
 class Forecast(NamedTuple):

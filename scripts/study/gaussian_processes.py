@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hmcgp import GPClassifier
+from hmcgp.errors import DataWarning
 from scripts.study.forecast import Chains, Family, Forecast
 from scripts.study.kernels import KERNELS, kernel_of
 from scripts.study.tables import Fold, Table
@@ -95,7 +96,9 @@ def _laplace_and_default(kernel: str) -> Family:
 
 def _forecast(fitted: Fitted, table: Table, fold: Fold) -> Forecast:
     gp, begin = fitted.gp, time.process_time()
-    probability = gp.predict_proba(table.X.iloc[fold.test])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # of categories that the training rows lack
+        probability = gp.predict_proba(table.X.iloc[fold.test])
     seconds = fitted.seconds + time.process_time() - begin
-    r_hat = np.nan if gp.trace_.sampler == "map" else float(np.nanmax(gp.summary()["r_hat"]))
+    r_hat = np.nan if gp.trace_.sampler == "map" else float(gp.summary()["r_hat"].max())
     return Forecast(probability, seconds, r_hat)

@@ -1,7 +1,7 @@
 """Kernels of the study, built by hand so that their names keep their meaning whatever the default becomes.
 
     se               s exp(-r²/2), one length scale per input: the default of hmcgp 0.1
-    se+linear        the same + Σ_k v x_k x'_k + c, with a narrower prior of the length scales
+    narrow+linear    the same + Σ_k v x_k x'_k + c, with a narrower prior of the length scales
     matern+linear    with Matérn 3/2 in place of the squared exponential
 
 For d quantities, log length_scale ~ N(½ + ½ log d, 1) in `se` and N(½ + ½ log d, ½) in the others, log v ~ N(-log d, 2)
@@ -52,6 +52,6 @@ def _by_category(kernel: Kernel, quantities: list[int], categories: list[int]) -
 
 KERNELS: dict[str, Callable[[list[int], list[int]], Kernel]] = {
     "se": _plain,
-    "se+linear": _with_line(SquaredExponential),
+    "narrow+linear": _with_line(SquaredExponential),
     "matern+linear": _with_line(Matern),
 }

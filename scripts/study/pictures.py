@@ -37,7 +37,7 @@ LABELS = {
     "ep": "HMC under EP",
     "map": "MAP",
     "se": "0.1 kernel",
-    "se+linear": "SE + line",
+    "narrow+linear": "SE + line",
     "matern+linear": "Matérn + line",
     "logistic": "logistic regression (CV)",
     "svm": "SVM (CV, calibrated)",
@@ -115,13 +115,11 @@ def losses_and_seconds(means: pd.DataFrame, seconds: pd.DataFrame, path: Path) -
         right.plot(middle, y, "o", color=colour(name), ms=5)
     _loss_axis(left)
     left.set_yticks(range(len(order)), [label(name) for name in order])
-    for text, name in zip(left.get_yticklabels(), order, strict=True):
-        text.set_color(style.BLUE if "/" in name else style.INK)
     left.set_ylim(-0.7, len(order) - 0.3)
-    left.set_title(f"Behind the best method of each of {len(means)} tables; bar: mean", **style.TITLE)
-    right.set_xscale("log")
-    right.set_xlabel("processor seconds for a fit (log)")
-    right.set_title("Median, 10 to 90 %", **style.TITLE)
+    left.set_title(f"How far behind the best method, on each of {len(means)} tables (bar: mean)", **style.TITLE)
+    style.log_axis(right.xaxis)
+    right.set_xlabel("processor seconds")
+    right.set_title("Time of a fit (line: 80 % of tables)", **style.TITLE)
     for ax in (left, right):
         style.clean(ax)
         ax.tick_params(axis="y", length=0)

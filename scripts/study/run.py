@@ -1,7 +1,7 @@
 """Fits of the study: one row of a CSV for each table, repeat, fold and contender, written as soon as it is there.
 
-Repeat 1 of all tables comes before repeat 2, and within a repeat contenders come one after the other, so that a run
-that is stopped leaves results that can be compared.  Rows that are in the file are not made again.
+Fold 1 of repeat 1 of all tables comes first, then fold 2, then repeat 2; within a fold contenders come one after the
+other, so that a run that is stopped leaves results that can be compared.  Rows that are in the file are not made again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,8 @@ KEY = ("table", "repeat", "fold", "contender")
 COLUMNS = (*KEY, "n", "d", *Scores._fields, "seconds", "r_hat")
 SHORTEST = Chains(1, 2, 2)
 
+Part: TypeAlias = tuple[int, int]  # repeat and fold
+
 
 class Task(NamedTuple):
     """A fold of a table, and contenders that share a fit."""
@@ -38,14 +40,14 @@ class Task(NamedTuple):
 
 
 def run(
-    path: Path, names: Sequence[str], wanted: Sequence[str], repeats: Sequence[int], chains: Chains, n_jobs: int
+    path: Path, names: Sequence[str], wanted: Sequence[str], parts: Sequence[Part], chains: Chains, jobs: int
 ) -> int:
     """Make the rows that are missing; return the number of fits that failed, which are told on stderr."""
     made = done(path)
-    todo = [task for task in tasks(names, wanted, repeats) if set(keys(task, wanted)) - made]
+    todo = [task for task in tasks(names, wanted, parts) if set(keys(task, wanted)) - made]
     print(f"{len(todo)} fits to make, {len(made)} rows in {path}", flush=True)
     failed = 0
-    work = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+    work = Parallel(n_jobs=jobs, return_as="generator_unordered")
     for rows in work(delayed(attempt)(task, chains) for task in todo):
         failed += not rows
         new = [row for row in rows if row["contender"] in wanted and key(row) not in made]
@@ -57,12 +59,12 @@ def run(
     return failed
 
 
-def tasks(names: Sequence[str], wanted: Sequence[str], repeats: Sequence[int]) -> Iterator[Task]:
+def tasks(names: Sequence[str], wanted: Sequence[str], parts: Sequence[Part]) -> Iterator[Task]:
     """Tasks in the order in which they are done."""
-    for repeat in repeats:
+    for repeat, fold in parts:
         for family in contenders.FAMILIES:
             if set(family) & set(wanted):
-                yield from (Task(name, repeat, fold, family) for name in names for fold in (1, 2))
+                yield from (Task(name, repeat, fold, family) for name in names)
 
 
 def keys(task: Task, wanted: Sequence[str]) -> list[tuple[Any, ...]]:

