@@ -16,6 +16,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import InducingPullback, Kernel, Owner, Pullback, Value, parameter, value_of
+from hmcgp.kernels.nonstationary import Constant, pull_constant
 from hmcgp.parameters.units import Units
 from hmcgp.runtime.typing import Array
 
@@ -24,6 +25,9 @@ from hmcgp.runtime.typing import Array
 class _Pair(Kernel):
     left: Kernel
     right: Kernel
+
+    def children(self) -> dict[str, Kernel]:
+        return {"left": self.left, "right": self.right}
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,10 @@ class Mapped(Wrapped):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         return self.kernel.vjp(self._map(X))
+
+    def add_vjp(self, K: Array, X: Array, offset: float, out: Array) -> Pullback:
+        own = type(self).vjp is Mapped.vjp  # a class may have another
+        return (self.kernel.add_vjp if own else super().add_vjp)(K, self._map(X) if own else X, offset, out)
 
     def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
         return self.kernel.inducing_vjp(self._map(X), self._map(Z))
@@ -69,10 +77,29 @@ class _Nameless(Wrapped):
 class Sum(_Pair):
     """k1(x, x') + k2(x, x')."""
 
+    def _terms(self) -> list[Kernel]:
+        """Kernels that are added, in the order of the formula."""
+        sides = (side._terms() if type(side) is Sum else [side] for side in (self.left, self.right))
+        return [term for terms in sides for term in terms]
+
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        K1, pull1 = self.left.vjp(X)
-        K2, pull2 = self.right.vjp(X)
-        return K1 + K2, lambda G: np.concatenate([pull1(G), pull2(G)])
+        terms = self._terms()
+        pulls: list[Pullback] = [pull_constant] * len(terms)
+        first = next((i for i, term in enumerate(terms) if type(term) is not Constant), 0)
+        K, pulls[first] = terms[first].vjp(X)  # of which a pullback may make use: not to be written to
+        offset, others = 0.0, []
+        for i, term in enumerate(terms):
+            if type(term) is not Constant and i != first:
+                others.append(i)
+            elif i != first:
+                offset += float(value_of(term, "variance"))
+        total = np.empty(K.shape)
+        if not others:
+            np.add(K, offset, out=total)
+        for i in others:
+            pulls[i] = terms[i].add_vjp(K, X, offset, total)
+            K, offset = total, 0.0
+        return total, lambda G: np.concatenate([pull(G) for pull in pulls])
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         return self.left.input_vjp(X, G) + self.right.input_vjp(X, G)

@@ -34,6 +34,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -89,6 +90,17 @@ class Kernel(Parametric, ABC):
     @abstractmethod
     def diag(self, X: Array) -> Array:
         """Prior variance k(x, x) at each row of X, of shape (n,)."""
+
+    def add_vjp(self, K: Array, X: Array, offset: float, out: Array) -> Pullback:
+        """Write K + offset + kernel(X) into `out`, which may be K, for a symmetric K; return the pullback of `vjp`.
+
+        Optional: what a sum asks of its terms.
+        """
+        own, pullback = self.vjp(X)
+        np.add(K, own, out=out)
+        if offset:
+            out += offset
+        return pullback
 
     def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
         """Covariances of the rows of X with those of Z, variances of the rows of X, and the pullback of both.
@@ -181,7 +193,7 @@ class Kernel(Parametric, ABC):
 
     def children(self) -> dict[str, Kernel]:
         """Kernels this one is made of, by field."""
-        return {name: value for name, value in self.__dict__.items() if isinstance(value, Kernel)}
+        return {name: value for name, value in self.__dict__.items() if _is_kernel(type(value))}
 
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         """Names of the inputs that the kernels inside see."""
@@ -268,6 +280,12 @@ class Kernel(Parametric, ABC):
         for f in self._own_fields():
             changes[f.name] = remaining.pop(0)
         return self._with(changes)
+
+
+@cache
+def _is_kernel(kind: type) -> bool:
+    """Whether a class is one of kernels; asked of every field before every evaluation."""
+    return issubclass(kind, Kernel)
 
 
 def _is_fixed(kernel: Kernel, f: Any) -> bool:

@@ -17,8 +17,10 @@ from hmcgp.kernels.base import (
     inner_products,
     parameter,
     sum_if_shared,
+    transposed,
     value_of,
 )
+from hmcgp.kernels.compiled import linear as core
 from hmcgp.parameters.units import Units
 from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
@@ -36,7 +38,7 @@ class Constant(Kernel):
     variance: Value = parameter("variance")
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        return self(X), lambda G: np.array([G.sum()])
+        return self(X), pull_constant
 
     def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
         return self(X, Z), self.diag(X), lambda G, g: np.array([G.sum() + g.sum()])
@@ -50,6 +52,11 @@ class Constant(Kernel):
 
     def diag(self, X: Array) -> Array:
         return np.full(len(X), float(value_of(self, "variance")))
+
+
+def pull_constant(G: Array) -> Array:
+    """Pullback of a constant covariance matrix, Σ_ij G_ij."""
+    return np.array([G.sum()])
 
 
 @dataclass(frozen=True)
@@ -72,10 +79,18 @@ class Linear(Kernel):
     ard: bool = False
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        def pullback(G: Array) -> Array:
-            return sum_if_shared(self.variance, np.einsum("nk,nk->k", X, G @ X))  # Σ_ij G_ij x_ik x_jk
+        return self(X), self._pull(transposed(X))
 
-        return self(X), pullback
+    def add_vjp(self, K: Array, X: Array, offset: float, out: Array) -> Pullback:
+        plain = K.shape == out.shape and K.dtype == out.dtype and K.flags.c_contiguous  # compiled code does not look
+        if type(self) is not Linear or not plain:
+            return super().add_vjp(K, X, offset, out)
+        Z = transposed(X)
+        core.add_inner_products(K, Z, np.atleast_1d(value_of(self, "variance")), offset, out)
+        return self._pull(Z)
+
+    def _pull(self, Z: Array) -> Pullback:
+        return lambda G: sum_if_shared(self.variance, core.pull_back(G, Z))
 
     def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
         def pullback(G: Array, g: Array) -> Array:

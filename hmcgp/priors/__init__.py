@@ -2,6 +2,7 @@
 
 from hmcgp.priors.defaults import default_prior
 from hmcgp.priors.densities import Beta, Gamma, HalfCauchy, HalfNormal, InverseGamma, LogNormal, Normal, Prior
+from hmcgp.priors.pooled import PooledLogNormal
 from hmcgp.priors.sparsity import SAAS, RegularizedHorseshoe
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "InverseGamma",
     "LogNormal",
     "Normal",
+    "PooledLogNormal",
     "Prior",
     "RegularizedHorseshoe",
     "default_prior",

@@ -67,6 +67,13 @@ class Prior(ABC):
         """Mean and standard deviation of u = T^-1(x) where that is normal, else None."""
         return None
 
+    def normal_law(self, size: int) -> tuple[Array, Array] | None:
+        """Mean and precision matrix of so many values of u, where they are jointly normal, else None."""
+        if self.normal is None:
+            return None
+        mean, sd = (np.broadcast_to(number, size) for number in self.normal)
+        return mean, np.diag(sd**-2.0)
+
     def logpdf(self, x: Array) -> Array:
         """Log density at points x of any shape, elementwise; -inf outside the open support (and at NaN)."""
         return self._where_inside(self._logpdf, x, -np.inf)

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.constants import LOG_2PI
@@ -47,6 +48,8 @@ class HyperPrior:
         self._normal = None if None in laws else self._per_value(laws)  # mean, sd
         if self._normal is not None:
             self._log_norm = -float(np.sum(np.log(self._normal[1]))) - 0.5 * self.n_dim * LOG_2PI
+        else:
+            self._correlated = _joint_law([q.normal_law(p.size) for q, p in zip(self._priors, parameters, strict=True)])
 
     def _per_value(self, pairs: Sequence[Any]) -> Array:
         """Pairs of numbers, or of arrays, for each parameter as rows of one number per value, of shape (2, n_dim)."""
@@ -114,6 +117,11 @@ class HyperPrior:
             mean, sd = self._normal
             z = (u - mean) / sd
             return self._log_norm - 0.5 * float(z.dot(z)), -z / sd
+        if self._correlated is not None:
+            mean, precision, log_norm = self._correlated
+            z = u - mean
+            slope = -precision.dot(z)
+            return log_norm + 0.5 * float(z.dot(slope)), slope
         total, grad = 0.0, np.empty_like(u)
         for prior, s in zip(self._priors, self.slices, strict=True):
             values, grad[s] = prior.logpdf_unconstrained(u[s])
@@ -155,6 +163,15 @@ def with_prior(p: Parameter, targets: str) -> Parameter:
             f"use Beta(alpha, beta, upper={upper:g})."
         )
     return p
+
+
+def _joint_law(laws: Sequence[tuple[Array, Array] | None]) -> tuple[Array, Array, float] | None:
+    """Mean, precision matrix and log normalisation of all values of u; None unless all are normal."""
+    normal = [law for law in laws if law is not None]
+    if len(normal) < len(laws):
+        return None
+    mean, precision = np.concatenate([law[0] for law in normal]), block_diag(*(law[1] for law in normal))
+    return mean, precision, 0.5 * float(np.linalg.slogdet(precision)[1]) - 0.5 * len(mean) * LOG_2PI
 
 
 def _of_size(p: Parameter, value: Array) -> Array:

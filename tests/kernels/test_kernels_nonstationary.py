@@ -17,9 +17,11 @@ from hmcgp.kernels import (
     Gibbs,
     IntegratedWiener,
     Linear,
+    Matern,
     Polynomial,
     RadialBasis,
     SquaredExponential,
+    White,
     Wiener,
 )
 from hmcgp.model import Model
@@ -188,3 +190,51 @@ def test_a_categorical_column_beside_a_number():
     check_gradient(model.logdensity_and_grad, np.array([0.1, -0.2, 0.3]), rtol=1e-5)
     with pytest.raises(InvalidInput, match="Categorical does not know its derivatives"):
         kernel.input_vjp(Z, random_symmetric(rng, 12))
+
+
+@pytest.mark.parametrize("variance", [0.4, [0.1, 2.0, 0.5]])
+@pytest.mark.parametrize("columns", [[0, 1, 2], [2, 0], [1]])
+@pytest.mark.parametrize("n", [1, 2, 9, 70])
+def test_terms_of_a_sum_are_added_in_place(variance, columns, n):
+    rng = np.random.default_rng(n)
+    X, G = rng.normal(size=(n, 3)), rng.normal(size=(n, n))
+    variance = variance if np.ndim(variance) == 0 else [variance[k] for k in columns]
+    terms = [Matern(1.3, 0.8), Linear(variance).on(columns), Constant(0.7), SquaredExponential(0.5, 2.0), White(0.1)]
+    found = [term.vjp(X) for term in terms]
+    kept = [K.copy() for K, _ in found]
+    for order in ([0, 1, 2, 3, 4], [1, 2, 0, 4, 3], [2, 1, 4, 3, 0]):
+        for kernel in (sum(terms[i] for i in order), terms[order[0]] + sum(terms[i] for i in order[1:])):
+            K, pullback = kernel.vjp(X)
+            np.testing.assert_allclose(K, sum(kept), rtol=1e-13, atol=1e-14)  # sums of numbers of order 1
+            np.testing.assert_array_equal(K, K.T)
+            expected = np.concatenate([found[i][1](G + G.T) for i in order])
+            np.testing.assert_allclose(pullback(G + G.T), expected, rtol=1e-11, atol=1e-11)
+    for (K, _), before in zip(found, kept, strict=True):
+        np.testing.assert_array_equal(K, before)
+
+
+def test_a_sum_of_constants():
+    K, pullback = (Constant(0.5) + Constant(0.2) + Constant(1.0)).vjp(X)
+    np.testing.assert_allclose(K, 1.7, rtol=1e-15)
+    np.testing.assert_array_equal(pullback(np.ones((9, 9))), [81.0, 81.0, 81.0])
+
+
+def test_a_subclass_of_a_line_keeps_its_own_covariance():
+    class Doubled(Linear):
+        def vjp(self, X):
+            K, pull = super().vjp(X)
+            return 2.0 * K, lambda G: 2.0 * pull(G)
+
+    K, pullback = (White(1.0) + Doubled(0.4)).vjp(X)
+    np.testing.assert_allclose(K, np.eye(9) + 0.8 * X @ X.T, rtol=1e-13)
+    np.testing.assert_allclose(pullback(np.ones((9, 9)))[1], 2.0 * np.sum(X @ X.T), rtol=1e-11)
+
+
+@pytest.mark.parametrize("variance", [0.4, [0.1, 2.0, 0.5]])
+def test_the_pullback_of_a_line_is_an_inner_product(variance):
+    rng = np.random.default_rng(4)
+    X, G = rng.normal(size=(30, 3)), rng.normal(size=(30, 30))
+    G = G + G.T
+    each = [np.sum(G * np.outer(x, x)) for x in X.T]
+    expected = each if np.ndim(variance) else [sum(each)]
+    np.testing.assert_allclose(Linear(variance).vjp(X)[1](G), expected, rtol=1e-11)

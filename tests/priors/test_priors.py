@@ -13,7 +13,18 @@ from scipy.special import expit
 
 from hmcgp.errors import InvalidInput
 from hmcgp.parameters.transforms import Identity, Log, Logit
-from hmcgp.priors import Beta, Gamma, HalfCauchy, HalfNormal, InverseGamma, LogNormal, Normal, Prior, default_prior
+from hmcgp.priors import (
+    Beta,
+    Gamma,
+    HalfCauchy,
+    HalfNormal,
+    InverseGamma,
+    LogNormal,
+    Normal,
+    PooledLogNormal,
+    Prior,
+    default_prior,
+)
 from hmcgp.priors.sparsity import SparsityPrior
 from hmcgp.priors.units import InUnits
 
@@ -39,7 +50,7 @@ QUANTILES = np.linspace(0.001, 0.999, 41)
 
 
 def test_every_prior_is_tested():
-    joint = {SparsityPrior, InUnits}  # test_priors_sparsity, test_units
+    joint = {SparsityPrior, PooledLogNormal, InUnits}  # test_priors_sparsity, test_priors_pooled, test_units
     assert {type(prior) for prior, _, _ in CASES} == set(Prior.__subclasses__()) - joint
 
 

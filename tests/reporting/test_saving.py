@@ -112,6 +112,7 @@ PRIORS = {
     priors.HalfCauchy: priors.HalfCauchy(1.5),
     priors.HalfNormal: priors.HalfNormal(1.5),
     priors.LogNormal: priors.LogNormal(0.1, 1.0, lower=0.01),
+    priors.PooledLogNormal: priors.PooledLogNormal(0.5, 1.0, 0.5),
     priors.SAAS: priors.SAAS(),
 }
 
