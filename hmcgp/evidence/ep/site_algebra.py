@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from hmcgp.evidence.newton import scale_row
 from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled, compiled_inside
 from hmcgp.runtime.typing import Array
@@ -42,18 +43,19 @@ def _order_by_sign(w: Array, order: Array) -> int:
 def _signed_factor(K: Array, w: Array, order: Array, n_positive: int, A: Array) -> bool:
     """Fill the lower triangle of A with the signed factor M of diag σ + ρKρ; False where q is improper."""
     n = w.shape[0]
+    root = np.empty(n)
     for i in range(n):
-        a = order[i]
-        root = math.sqrt(abs(w[a]))
+        root[i] = math.sqrt(abs(w[i]))
+    for i in range(n):
+        a, out = order[i], A[i]
         if n_positive == n:
-            for j in range(i + 1):
-                A[i, j] = root * K[i, j] * math.sqrt(w[j])
-            A[i, i] += 1.0
+            scale_row(root[i], K[i, : i + 1], root, out)
+            out[i] += 1.0
         else:
             for j in range(i + 1):
                 b = order[j]
-                A[i, j] = root * (K[a, b] if a >= b else K[b, a]) * math.sqrt(abs(w[b]))
-            A[i, i] += 1.0 if i < n_positive else -1.0
+                out[j] = root[a] * (K[a, b] if a >= b else K[b, a]) * root[b]
+            out[i] += 1.0 if i < n_positive else -1.0
     return lapack.signed_cholesky_inplace(A, n_positive)
 
 
@@ -163,16 +165,20 @@ def posterior_covariance(K: Array, w: Array, order: Array, A: Array, S: Array) -
 @compiled_inside
 def pseudo_target_precision(w: Array, order: Array, A: Array, R: Array) -> None:
     """Fill R = ρA⁻¹ρ, both triangles, from A⁻¹ in the lower triangle of A."""
+    root = np.empty(w.shape[0])
     for i in range(w.shape[0]):
-        a, root = order[i], math.sqrt(abs(w[order[i]]))
+        root[i] = math.sqrt(abs(w[i]))
+    for i in range(w.shape[0]):
+        a = order[i]
         for j in range(i + 1):
             b = order[j]
-            R[a, b] = R[b, a] = root * A[i, j] * math.sqrt(abs(w[b]))
+            R[a, b] = R[b, a] = root[a] * A[i, j] * root[b]
 
 
 @compiled_inside
 def gradient_inplace(x: Array, R: Array) -> None:
     """Overwrite R by G = ½(xx' - R)."""
     for i in range(x.shape[0]):
+        a, out = x[i], R[i]
         for j in range(x.shape[0]):
-            R[i, j] = 0.5 * (x[i] * x[j] - R[i, j])
+            out[j] = 0.5 * (a * x[j] - out[j])

@@ -25,8 +25,9 @@ def factor(K: Array, noise: Array, L: Array) -> bool:
     n = K.shape[0]
     largest = 0.0
     for i in range(n):
+        row, out = K[i], L[i]
         for j in range(i):
-            L[i, j] = K[i, j]
+            out[j] = row[j]
         L[i, i] = K[i, i] + noise[i]
         largest = max(largest, L[i, i])
     if not lapack.cholesky_inplace(L):
@@ -73,8 +74,9 @@ def _rounding_of_determinant(K: Array, noise: Array, L: Array) -> float:
 def gradient_inplace(inverse: Array, alpha: Array) -> None:
     """Overwrite C⁻¹, or an estimate of it, by G = ½(αα' - C⁻¹); only the lower triangle is read."""
     for i in range(inverse.shape[0]):
+        a, out = alpha[i], inverse[i]
         for j in range(i + 1):
-            inverse[i, j] = 0.5 * (alpha[i] * alpha[j] - inverse[i, j])
+            out[j] = 0.5 * (a * alpha[j] - out[j])
     lapack.mirror_lower(inverse)
 
 

@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from hmcgp.evidence import mode_rows as row
-from hmcgp.evidence.newton import HALVINGS, accept, attempt, copy, dot, fill, newton_step, size, slack
+from hmcgp.evidence.newton import HALVINGS, accept, attempt, copy, dot, fill, newton_step, scale_row, size, slack
 from hmcgp.evidence.rounding import (
     LEFT_NATS,
     LOST_NATS,
@@ -60,8 +60,7 @@ def _factor(K: Array, state: Array, L: Array) -> bool:
     for i in range(K.shape[0]):
         root_w[i] = math.sqrt(state[row.CURVATURE, i])
     for i in range(K.shape[0]):
-        for j in range(i, K.shape[0]):
-            L[i, j] = root_w[i] * K[i, j] * root_w[j]
+        scale_row(root_w[i], K[i, i:], root_w[i:], L[i, i:])
         L[i, i] += 1.0
     return lapack.cholesky_upper_inplace(L)
 
@@ -265,8 +264,9 @@ def _gradient_inplace(K: Array, L: Array, state: Array, parameters: bool) -> Non
     for i in range(n):
         u[i] += 0.5 * g[i]  # u + ½g: αα' + ug' + gu' = (u + ½g)g' + g(u + ½g)'
     for i in range(n):
+        ui, gi, root, out = u[i], g[i], root_w[i], L[i]
         for j in range(i + 1):
-            L[i, j] = 0.5 * (u[i] * g[j] + g[i] * u[j] - root_w[i] * L[i, j] * root_w[j])
+            out[j] = 0.5 * (ui * g[j] + gi * u[j] - root * out[j] * root_w[j])
     lapack.mirror_lower(L)
 
 

@@ -44,8 +44,9 @@ def factor(K: Array, p: Array, roots: Array, A: Array, M: Array, alike: bool) ->
             half += term * n_classes if alike else term
             lapack.inverse_from_cholesky_inplace(B)
         for i in range(n):
+            a, part, out = root[i], B[i], M[i]
             for j in range(i + 1):
-                M[i, j] += root[i] * B[i, j] * root[j]
+                out[j] += a * part[j] * root[j]
     if not lapack.cholesky_inplace(M):
         return False, 0.0
     half += 0.5 * lapack.log_determinant(M)
@@ -136,8 +137,9 @@ def gradient(K: Array, A: Array, M: Array, state: Array) -> Array:
         for i in range(n):
             v[i] += 0.5 * g[i]  # gg' + ug' + gu' = (u + ½g)g' + g(u + ½g)'
         for i in range(n):
+            v_i, g_i, d_i, inverse, out = v[i], g[i], d[i], B[i], G_c[i]
             for j in range(i + 1):
-                G_c[i, j] += 0.5 * (v[i] * g[j] + g[i] * v[j] - d[i] * B[i, j] * d[j])
+                out[j] += 0.5 * (v_i * g[j] + g_i * v[j] - d_i * inverse[j] * d[j])
     for k in range(K.shape[0]):
         lapack.mirror_lower(dK[k])
     return dK
