@@ -193,7 +193,7 @@ class Kernel(Parametric, ABC):
 
     def children(self) -> dict[str, Kernel]:
         """Kernels this one is made of, by field."""
-        return {name: value for name, value in self.__dict__.items() if _is_kernel(type(value))}
+        return {name: value for name, value in self.__dict__.items() if _is_kernel(type(value))}  # type: ignore[arg-type]
 
     def _child_inputs(self, inputs: Sequence[str]) -> Sequence[str]:
         """Names of the inputs that the kernels inside see."""

@@ -1,6 +1,6 @@
 """Simulation-based calibration of the exact posteriors: `refine="exact"` and `sample_jointly`, beside Laplace's.
 
-    python -m scripts.benchmarks.calibration_exact                   300 data sets: 25 minutes of one core
+    python -m scripts.benchmarks.calibration_exact                   300 data sets: 80 minutes of one core
 
 Hyperparameters, latent values and labels are drawn from the model (probit, 25 rows, two inputs, variance of the latent
 function about 20, where Laplace's approximation is poor), and inferred in three ways from the same labels.  Where
