@@ -15,7 +15,7 @@ QUICK_TABLES = ("crabs", "iris")
 QUICK_CHAINS = Chains(1, 40, 40)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", nargs="+", choices=tables.NAMES, metavar="TABLE")
     parser.add_argument("--contenders", nargs="+", choices=contenders.NAMES, metavar="CONTENDER")
@@ -24,10 +24,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--quick", action="store_true", help="two tables, six contenders, one repeat, short chains")
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
     quick = given.quick
     if quick and given.output == RESULTS:
-        parser.error("--quick needs an --output of its own: its chains are too short for results.csv")
+        _parser().error("--quick needs an --output of its own: its chains are too short for results.csv")
     repeats = given.repeats or ([1] if quick else range(1, tables.REPEATS + 1))
     failed = run.run(
         given.output,

@@ -83,12 +83,18 @@ def groups(means: pd.DataFrame) -> list[tuple[str, str]]:
     differ = {pair for pair, p in zip(pairs, holm(tests), strict=True) if p < LEVEL}
     found: list[tuple[int, int]] = []
     for i in range(len(ranked)):
-        j = i
-        while j + 1 < len(ranked) and not any((ranked[k], ranked[j + 1]) in differ for k in range(i, j + 1)):
-            j += 1
+        j = _last_alike(ranked, i, differ)
         if j > i and not any(a <= i and j <= b for a, b in found):
             found.append((i, j))
     return [(ranked[i], ranked[j]) for i, j in found]
+
+
+def _last_alike(ranked: Sequence[str], i: int, differ: set[tuple[str, str]]) -> int:
+    """Position of the last contender from the i-th on such that no two between them differ."""
+    j = i
+    while j + 1 < len(ranked) and not any((ranked[k], ranked[j + 1]) in differ for k in range(i, j + 1)):
+        j += 1
+    return j
 
 
 def _wilcoxon(first: pd.Series, second: pd.Series) -> float:

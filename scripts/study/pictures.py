@@ -119,7 +119,7 @@ def losses_and_seconds(means: pd.DataFrame, seconds: pd.DataFrame, path: Path) -
     left.set_title(f"How far behind the best method, on each of {len(means)} tables (bar: mean)", **style.TITLE)
     style.log_axis(right.xaxis)
     right.set_xlabel("processor seconds")
-    right.set_title("Time of a fit (line: 80 % of tables)", **style.TITLE)
+    right.set_title("Time of a fit", **style.TITLE)
     for ax in (left, right):
         style.clean(ax)
         ax.tick_params(axis="y", length=0)
