@@ -12,7 +12,7 @@ from hmcgp.kernels.neural import NeuralNetwork
 from hmcgp.kernels.nonstationary import Constant, IntegratedWiener, Linear, Polynomial, White, Wiener
 from hmcgp.kernels.separable import ExponentialPower, Periodic
 from hmcgp.kernels.stationary import Matern, RationalQuadratic, Spherical, SquaredExponential, Triangle
-from hmcgp.kernels.transformed import Embedded, Rescaled, SinhArcsinh, Warped
+from hmcgp.kernels.transformed import Embedded, MonotoneWarp, Rescaled, SinhArcsinh, Warped
 from hmcgp.numerics.basis import RadialBasis
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Linear",
     "LocallyLinear",
     "Matern",
+    "MonotoneWarp",
     "NeuralNetwork",
     "On",
     "Parameter",

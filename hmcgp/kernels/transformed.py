@@ -17,7 +17,17 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.algebra import Mapped, Wrapped
-from hmcgp.kernels.base import InducingPullback, Kernel, Parameter, Pullback, Value, parameter, value_of
+from hmcgp.kernels.base import (
+    InducingPullback,
+    Kernel,
+    Parameter,
+    Pullback,
+    Value,
+    check_columns,
+    check_inputs,
+    parameter,
+    value_of,
+)
 from hmcgp.numerics.basis import Basis, basis_names, basis_values
 from hmcgp.parameters.declaration import REAL
 from hmcgp.parameters.units import Units
@@ -127,6 +137,76 @@ class SinhArcsinh(_ParametricMap):
         dinside = dU * np.cosh(self._inside(X))
         dX = dinside * value_of(self, "tail") / np.sqrt(1.0 + X**2)
         return dX, [_gathered(self.tail, dinside * np.arcsinh(X)), _gathered(self.skew, -dinside)]
+
+
+@dataclass(frozen=True)
+class MonotoneWarp(_ParametricMap):
+    """k(u(x), u(x')) of one input, u increasing and smooth: u'(x) is slope_m at knot_m and linear between knots.
+
+    Where u is steep, the function changes fast.  Beyond the first and the last knot u is a straight line; with all
+    slopes 1 it is the identity.  u is a sum of integrals of hats h_m, u(x) = knot_0 + Σ_m slope_m ∫ h_m from knot_0 to
+    x.  Length scales inside are in the units of the input where the slope is 1.  Outputs that `GPRegressor` takes as
+    independent share u as they share the other hyperparameters, and find it together (MacKay 1998).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Must know its derivatives with respect to the inputs (`has_input_vjp`), unless the slopes are fixed.
+    knots : sequence of float
+        Two or more, increasing, in the units of the input.
+    slope : float, sequence of float or prior, optional
+        One per knot.
+    """
+
+    knots: tuple[float, ...]
+    slope: Value = parameter("slope", per_basis=True)
+    _most_inputs = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            knots = np.asarray(self.knots, dtype=float)
+        except (TypeError, ValueError):
+            knots = np.empty(0)
+        if knots.ndim != 1 or knots.size < 2 or not (np.isfinite(knots).all() and (np.diff(knots) > 0.0).all()):
+            raise InvalidInput(f"'knots' of MonotoneWarp must be two or more increasing numbers; got {self.knots}.")
+        object.__setattr__(self, "knots", tuple(knots.tolist()))
+
+    def _basis_names(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        return tuple(map(str, range(len(self.knots))))
+
+    def _own_in_standard_units(self, units: Units) -> dict[str, Any]:
+        check_inputs(self, len(units.spread))
+        centre, spread = (0.0, 1.0) if self.standardized else (units.centre[0], units.spread[0])
+        return super()._own_in_standard_units(units) | {"knots": tuple((k - centre) / spread for k in self.knots)}
+
+    def warped(self, X: Array) -> Array:
+        """Warped inputs u(x) of inputs of shape (n, 1), once the slopes are numbers: of shape (n, 1)."""
+        return self._map(X)
+
+    def _integrals(self, X: Array) -> Array:
+        """Integrals of the hats from the first knot to each row of X, of shape (n, m)."""
+        t = np.array(self.knots)
+        widths = np.diff(t)
+        a = np.clip((X - t[:-1]) / widths, 0.0, 1.0)  # share of each interval that lies below X
+        rising = 0.5 * widths * a**2  # of the hat at the upper end of an interval
+        integrals = np.zeros((len(X), len(t)))
+        integrals[:, 1:] = rising
+        integrals[:, :-1] += widths * a - rising
+        integrals[:, 0] += np.minimum(X[:, 0] - t[0], 0.0)
+        integrals[:, -1] += np.maximum(X[:, 0] - t[-1], 0.0)
+        return integrals
+
+    def _slopes(self) -> Array:
+        return np.broadcast_to(np.asarray(value_of(self, "slope"), dtype=float), len(self.knots))
+
+    def _map(self, X: Array) -> Array:
+        check_columns(X.shape[1], 1)
+        return np.asarray(self.knots[0] + self._integrals(X) @ self._slopes()[:, None])
+
+    def _pull(self, X: Array, U: Array, dU: Array) -> tuple[Array, list[Array]]:
+        steepness = np.interp(X, self.knots, self._slopes())
+        return dU * steepness, [_gathered(self.slope, dU * self._integrals(X))]
 
 
 @dataclass(frozen=True)

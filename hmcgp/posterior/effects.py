@@ -28,7 +28,8 @@ from hmcgp.posterior.over_draws import SolvedDraw, Statistic, latent_shape, summ
 from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.typing import Array
 
-SAMPLES = 8  # of the latent function for each draw
+SAMPLES = 8  # of the latent function for each draw, and
+LEAST_SAMPLES = 400  # of it in all, where draws are few: a maximum is one
 
 
 def average_responses(
@@ -55,11 +56,12 @@ def average_responses(
     mean, quantiles : ndarrays of shape (G, C) and (k, G, C)
     """
     draws = WeightedDraws.of(draws)
-    normals = rng.standard_normal((len(draws), SAMPLES, X.shape[1], *latent_shape(model)))
+    n_samples = max(SAMPLES, -(-LEAST_SAMPLES // len(draws)))  # of each draw
+    normals = rng.standard_normal((len(draws), n_samples, X.shape[1], *latent_shape(model)))
     values = summarise(_Responses(X, row_weight, normals), model, draws, n_jobs=n_jobs)  # (S, 1 + K, G, C)
     mean = np.average(values[:, 0], axis=0, weights=draws.weight)
     samples = values[:, 1:].reshape(-1, *values.shape[2:])
-    return mean, weighted_quantile(samples, q, np.repeat(draws.weight, SAMPLES))
+    return mean, weighted_quantile(samples, q, np.repeat(draws.weight, n_samples))
 
 
 def average_latents(

@@ -19,7 +19,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
     role : str
         Of the hyperparameter: "variance", "length_scale", "noise", "flip", "weight", "bias", "shape", "power",
         "period", "tail", "skew", "part_variance", "coefficient", "log_slope", "log_noise", "scale", "mixing",
-        "log_length_slope", "degrees_of_freedom", "dispersion", "cut" or "width".
+        "log_length_slope", "degrees_of_freedom", "dispersion", "cut", "width" or "slope".
     n_inputs : int
         Number d of inputs that share the distance in which the length scale counts, or the sum that a weight is in.
     targets : {"labels", "classes", "levels", "numbers", "counts"}, default="labels"
@@ -46,6 +46,7 @@ def default_prior(role: str, n_inputs: int, targets: str = "labels") -> Prior:
         `Normal(0, 0.5/sqrt(d))` for a slope of the logarithm of an amplitude, whose d terms then add up to a factor of
         e^±½, and `Normal(0, 0.5/d)` for one of a length scale, whose changes count once more for each of d inputs.
         `LogNormal(0, 0.3)` and `Normal(0, 0.5)` for the tail and the skew of a map of an input near the identity.
+        `LogNormal(0, 1)` for the slope at a knot of a warp: the identity, stretched or shrunk up to sevenfold.
         `LogNormal(0, 0.75)` and `Normal(0, 1)` for the diagonal and the rest of the factor of a covariance between
         outputs: of two, the correlation is beyond ±0.5 in 52 % of the draws, beyond ±0.9 in 13 %.
         `LogNormal(1, 1.5, lower=2)` for the degrees of freedom of noise with heavy tails: median 4.7, 95 % within 2.1
@@ -166,4 +167,5 @@ _DEFAULTS: dict[str, Callable[[int, str], Prior]] = {  # by role, of the number 
     "dispersion": lambda d, targets: LogNormal(-2.0, 2.0, lower=1e-6),
     "cut": lambda d, targets: Normal(-1.5, 3.0),
     "width": lambda d, targets: LogNormal(0.0, 1.0),
+    "slope": lambda d, targets: LogNormal(0.0, 1.0),
 }

@@ -21,6 +21,7 @@ from hmcgp.kernels import (
     Linear,
     LocallyLinear,
     Matern,
+    MonotoneWarp,
     NeuralNetwork,
     Periodic,
     Polynomial,
@@ -123,11 +124,12 @@ def tree(rng: Rng, d: int, depth: int = 3) -> Kernel:
         lambda: LocallyLinear(tree(rng, d, depth - 1), leaf(rng, d)),
         lambda: Warped(tree(rng, d, depth - 1), pick(rng, [np.tanh, np.arcsinh])),
         lambda: _mapped(rng, tree(rng, d, depth - 1), SinhArcsinh, {"tail": 0.8, "skew": 0.1}),
+        lambda: MonotoneWarp(SquaredExponential(), [-1.0, 0.0, 2.0]).on(columns[0]),
         lambda: _mapped(rng, tree(rng, 2 * d, depth - 1), Embedded, {"period": 2.0}),
         lambda: Rescaled(tree(rng, d, depth - 1), basis=bumps(rng, d) if chance(rng, 0.5) else None),
         lambda: Rescaled(tree(rng, d, depth - 1), amplitude),
     ]
-    weights = np.array([4, 4, 4, 2, 1, 1, 1, 1, 1, 1, 1], dtype=float)
+    weights = np.array([4, 4, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1], dtype=float)
     return branches[int(rng.choice(len(branches), p=weights / weights.sum()))]()
 
 

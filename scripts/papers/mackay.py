@@ -1,6 +1,7 @@
-"""MacKay (1998), "Introduction to Gaussian processes": figures 4, 5 and 6.
+"""MacKay (1998), "Introduction to Gaussian processes": figures 4 to 7, and section 9.2.
 
-Figure 3 is `kernels.py`, and figure 7 `benchmark.py --sections solvers` with `regression.py`.
+Figure 3 is `scripts/pictures/kernels.py`; figure 7 and section 9.2 (a warp that outputs share) are in
+`mackay_sections.py`.
 
 His data are not published; ours are drawn by a fixed seed to show what he shows.
 
@@ -31,6 +32,7 @@ from hmcgp.posterior import predict
 from hmcgp.priors import LogNormal
 from hmcgp.reporting import diagnostics
 from hmcgp.samplers import JumpingHMC, Modes, Sampler, Trace
+from scripts.papers.mackay_sections import report_crossover, report_warp
 
 # -- figure 4 --------------------------------------------------------------------------------------------------------
 
@@ -267,6 +269,8 @@ def main() -> None:
     hilly = surface(options.seed, sampler="map", n_jobs=options.jobs)  # the mean alone is asked for
     print(f"Figure 6, error of the mean surface: {surface_error(hilly):.3f}, where the noise is {hilly.noise:g}")
     draw(ours, trace, gap, hilly, Path(options.output))
+    report_crossover(hills)
+    report_warp()
 
 
 def parse_options() -> argparse.Namespace:

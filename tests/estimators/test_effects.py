@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import logit
 from scipy.stats import norm
 from sklearn.datasets import load_iris
 from sklearn.inspection import partial_dependence
@@ -115,6 +116,18 @@ def test_the_interval_of_one_row_is_that_of_its_probability(classifier):
     narrow = classifier.effect("glu", at={"group": "old"}, values=[80.0, 120.0, 180.0], level=0.2)
     assert (narrow.low > found.low).all()
     assert (narrow.high < found.high).all()
+
+
+def test_the_interval_at_a_maximum_needs_more_samples_than_one_of_many_draws():
+    """One draw has all samples: 400, whose quantiles at 10 and 90 % are within 0.2 standard deviations or so."""
+    labels = np.sin(2.0 * Z[:, 0]) + Z[:, 1] > 0.0
+    gp = GPClassifier(SquaredExponential(4.0, 1.0), refine=None, sampler="map", progressbar=False).fit(Z, labels)
+    found = gp.effect(0, at="median", level=0.8, random_state=0)
+    X = np.tile(np.median(Z, axis=0), (len(found.mean), 1))
+    X[:, 0] = found.values[0]
+    mean, variance = gp.latent_mean_and_variance(X)
+    for end, z in ((found.low, norm.ppf(0.1)), (found.high, norm.ppf(0.9))):
+        np.testing.assert_allclose((logit(end) - mean) / np.sqrt(variance), z, atol=0.3)
 
 
 def test_categories_and_surfaces(classifier):

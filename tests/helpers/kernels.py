@@ -15,6 +15,7 @@ from hmcgp.kernels import (
     Linear,
     LocallyLinear,
     Matern,
+    MonotoneWarp,
     NeuralNetwork,
     Periodic,
     Polynomial,
@@ -64,6 +65,9 @@ KERNELS = [
     Warped(SquaredExponential(1.4, [0.8, 1.0]), lambda X: np.column_stack([np.exp(X[:, 0]), X[:, 1] * X[:, 2]])),
     SinhArcsinh(Matern(1.4, [0.8, 1.0, 2.0], nu=2.5), [0.8, 1.2, 1.0], 0.3),
     SinhArcsinh(NeuralNetwork(1.4, 0.8, 0.4) * Polynomial(0.3, 0.5).on(1), 0.7, [0.3, -0.2, 0.0]),
+    MonotoneWarp(Matern(1.4, 0.8, nu=2.5), [-1.0, 0.2, 0.9], [0.3, 2.0, 1.1]).on(1),
+    MonotoneWarp(SquaredExponential(1.4, 0.8) + Linear(0.3), [0.0, 0.5], 0.7).on(0)
+    * SquaredExponential(1.0, 0.9).on(2),
     Embedded(SquaredExponential(1.4, [0.8, 1.0, 2.0, 0.3, 1.0, 1.0]), 2.0),
     Embedded(Additive(Linear(0.3)) + White(0.2), [2.0, 3.0, 0.7]),
     Embedded(SinhArcsinh(SquaredExponential(1.4, 0.9), 1.1, 0.2).on([0, 3]), 5.0),

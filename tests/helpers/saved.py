@@ -56,7 +56,7 @@ def fit(estimator, *data, sampled=False, **about_rows):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few draws do not converge
         if not sampled:
-            estimator._sample = lambda sampler, identity: near_one(estimator.model_)
+            estimator._sample = lambda sampler, identity, pilot: near_one(estimator.model_)
         estimator.fit(*data, **about_rows)
         vars(estimator).pop("_sample", None)
     return estimator

@@ -16,6 +16,7 @@ from hmcgp.kernels import (
     Linear,
     LocallyLinear,
     Matern,
+    MonotoneWarp,
     Periodic,
     RadialBasis,
     Rescaled,
@@ -63,6 +64,42 @@ def test_names_and_gradients_of_a_sampled_warp():
     assert free_names(kernel) == [f"{name}[{c}]" for name in ("length_scale", "tail", "skew") for c in NAMES]
     model = Model(X, Y, kernel=kernel)
     check_gradient(model.logdensity_and_grad, 0.3 * np.random.default_rng(2).normal(size=9), rtol=1e-5)
+
+
+def test_a_monotone_warp_integrates_its_slopes():
+    kernel = SquaredExponential(1.3, 0.8)
+    knots, slopes = [-1.0, 0.5, 1.0], [0.2, 3.0, 0.7]
+    x = np.sort(np.append(np.random.default_rng(1).uniform(-3.0, 3.0, 40), knots))[:, None]
+    np.testing.assert_allclose(MonotoneWarp(kernel, knots, 1.0).warped(x), x, rtol=1e-14, atol=1e-15)
+    warp = MonotoneWarp(kernel, knots, slopes)
+    u = warp.warped(x)[:, 0]
+    fine = np.linspace(-4.0, 4.0, 800_001)
+    steepness = np.interp(fine, knots, slopes)  # constant beyond the knots
+    by_trapezoids = np.append(0.0, np.cumsum(0.5 * (steepness[1:] + steepness[:-1]) * np.diff(fine)))
+    by_trapezoids += knots[0] - np.interp(knots[0], fine, by_trapezoids)
+    np.testing.assert_allclose(u, np.interp(x[:, 0], fine, by_trapezoids), atol=1e-8)
+    np.testing.assert_array_equal(warp(x), kernel(warp.warped(x)))
+    numeric = (warp.warped(x + 1e-6) - warp.warped(x - 1e-6))[:, 0] / 2e-6  # u' has no jumps, at the knots neither
+    np.testing.assert_allclose(numeric, np.interp(x[:, 0], knots, slopes), atol=1e-5)
+
+
+def test_the_slopes_of_a_monotone_warp_are_inferred():
+    kernel = MonotoneWarp(SquaredExponential(1.0), [-1.0, 0.0, 1.0]).on("FL")
+    assert free_names(kernel) == ["length_scale", "slope[0]", "slope[1]", "slope[2]"]
+    for inducing in (None, X[:4]):
+        model = Model(X, Y, kernel=kernel, input_names=NAMES, inducing=inducing)
+        check_gradient(model.logdensity_and_grad, np.array([0.1, -0.5, 0.8, 0.3]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("knots", [[1.0], [0.0, 0.0], [1.0, 0.0], [0.0, np.inf], "ab", [[0.0, 1.0]]])
+def test_knots_increase(knots):
+    with pytest.raises(InvalidInput, match="two or more increasing numbers"):
+        MonotoneWarp(Linear(), knots)
+
+
+def test_a_monotone_warp_is_of_one_input():
+    with pytest.raises(InvalidInput, match="one input; got 3"):
+        Model(X, Y, kernel=MonotoneWarp(SquaredExponential(), [0.0, 1.0]))
 
 
 def test_embedding_of_the_squared_exponential_is_the_periodic_kernel():
@@ -163,10 +200,11 @@ def test_locally_linear_with_constant_slopes_is_linear():
         Additive(SquaredExponential()),
         Additive(Matern()).with_values([np.array([1.0, 2.0]), np.array([0.5, 0.7])]),
         SinhArcsinh(Linear(), [1.0, 2.0]),
+        MonotoneWarp(Linear(), [0.0, 1.0], [1.0, 2.0]),
         Warped(Linear(), np.log1p),
         Rescaled(Linear(), np.sum),
     ],
-    ids=["additive", "with-values", "sinh-arcsinh", "warped", "rescaled"],
+    ids=["additive", "with-values", "sinh-arcsinh", "monotone-warp", "warped", "rescaled"],
 )
 def test_they_are_values(kernel):
     assert kernel == copy.deepcopy(kernel) == pickle.loads(pickle.dumps(kernel))

@@ -95,6 +95,7 @@ SPECIAL = {
     kernels.Coregional: kernels.Coregional(2).on(1) * SE.on(0),
     kernels.Embedded: kernels.Embedded(kernels.Matern(), period=2.0),
     kernels.LocallyLinear: kernels.LocallyLinear(SE, kernels.Matern(length_scale=[1.0, 2.0])),
+    kernels.MonotoneWarp: kernels.MonotoneWarp(SE, [-1.0, 0.0, 1.0]).on(0),
     kernels.On: SE.on("b"),
     kernels.Product: SE * kernels.Constant(),
     kernels.Rescaled: kernels.Rescaled(SE, basis=kernels.RadialBasis([[0.0, 1.0], [1.0, 0.0]], 1.0)),

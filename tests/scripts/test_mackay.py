@@ -12,6 +12,7 @@ from hmcgp.priors import LogNormal
 from hmcgp.reporting import diagnostics
 from hmcgp.samplers import JumpingHMC
 from scripts.papers import mackay as paper
+from scripts.papers import mackay_sections as sections
 
 SHORT = {"draws": 60, "tune": 100, "chains": 2, "n_jobs": 1}
 
@@ -118,3 +119,18 @@ def test_mean_surface_and_picture(two_ways, trace, tmp_path):
     assert paper.surface_error(hilly) < 0.35 * hilly.noise
     paper.draw(two_ways, trace, paper.with_gap(sampler="map", n_jobs=1), hilly, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_outputs_find_the_warp_that_they_share_together():
+    rows = [sections.warp_errors(seed) for seed in range(6)]
+    one, both = np.array([[row["first"], row["second"]] for row in rows]), np.array([row["both"] for row in rows])
+    assert np.median(both) < 0.6 * np.median(one)
+    assert np.mean(both[:, None] < one) > 0.75
+    identity = np.sqrt(np.mean((np.linspace(0.0, 1.0, 101) - sections._shape(sections.TRUE_WARP)) ** 2))
+    assert np.median(both) < 0.2 * identity
+
+
+def test_both_solvers_of_figure_7_agree():
+    """By products alone, the evidence is an estimate: close to that of Cholesky's factor where K is of low rank."""
+    for solver in sections.BY_PRODUCTS.values():
+        assert sections.solver_times(200, solver, paper.hills, seconds=0.0)["error"] < 1.0
