@@ -6,7 +6,7 @@ import pytest
 
 from hmcgp import evidence as providers
 from hmcgp.errors import NotConverged
-from hmcgp.evidence import Exact, Iterative, Laplace, LatentSampling, MultinomialEP, SoftmaxLaplace
+from hmcgp.evidence import EP, Exact, Iterative, Laplace, LatentSampling, MultinomialEP, SoftmaxLaplace
 from hmcgp.likelihoods import (
     Binomial,
     MultinomialProbit,
@@ -66,13 +66,14 @@ def test_every_public_provider_and_supported_likelihood_is_in_the_suite():
     }
     # need the inputs of their rows: test_noise.py, test_outputs.py; have a latent value per class: test_softmax.py,
     # test_multinomial.py; are estimates: test_iterative.py, test_sampled.py; are not of labels:
-    # test_laplace_responses.py, test_student_t.py
+    # test_laplace_responses.py, test_ep_responses.py, test_student_t.py
     elsewhere = {
         (Exact, VaryingNoise),
         (Exact, OutputNoise),
         *((Iterative, lik) for lik in Iterative.supports),
         *((LatentSampling, lik) for lik in LatentSampling.supports),
-        *((Laplace, lik) for lik in (Poisson, NegativeBinomial, Binomial, Ordinal, StudentT)),
+        *((p, lik) for p in (Laplace, EP) for lik in (Poisson, NegativeBinomial, Binomial, Ordinal)),
+        (Laplace, StudentT),
         (SoftmaxLaplace, Softmax),
         (MultinomialEP, MultinomialProbit),
     }
