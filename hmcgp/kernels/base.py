@@ -318,7 +318,7 @@ def check_inputs(kernel: Kernel, n_inputs: int) -> None:
         name, limit = type(kernel).__name__, "one input" if most == 1 else f"up to {most} inputs"
         raise InvalidInput(
             f"{name} is a covariance function of {limit}; got {n_inputs}. Restrict it with on(columns), or add one per "
-            f"column with Additive({name}())."
+            f"column with Additive({name}(...))."
         )
 
 

@@ -82,11 +82,12 @@ class Linear(Kernel):
         return self(X), self._pull(transposed(X))
 
     def add_vjp(self, K: Array, X: Array, offset: float, out: Array) -> Pullback:
-        plain = K.shape == out.shape and K.dtype == out.dtype and K.flags.c_contiguous  # compiled code does not look
-        if type(self) is not Linear or not plain:
+        (n, d), weight = X.shape, np.atleast_1d(np.asarray(value_of(self, "variance"), dtype=float))
+        fits = K.shape == out.shape == (n, n) and d > 0 and len(weight) in (1, d)  # compiled code does not look
+        if type(self) is not Linear or not (fits and K.dtype == out.dtype and K.flags.c_contiguous):
             return super().add_vjp(K, X, offset, out)
         Z = transposed(X)
-        core.add_inner_products(K, Z, np.atleast_1d(value_of(self, "variance")), offset, out)
+        core.add_inner_products(K, Z, weight, offset, out)
         return self._pull(Z)
 
     def _pull(self, Z: Array) -> Pullback:

@@ -23,7 +23,6 @@ from hmcgp.kernels.base import (
     Parameter,
     Pullback,
     Value,
-    check_columns,
     check_inputs,
     parameter,
     value_of,
@@ -201,7 +200,7 @@ class MonotoneWarp(_ParametricMap):
         return np.broadcast_to(np.asarray(value_of(self, "slope"), dtype=float), len(self.knots))
 
     def _map(self, X: Array) -> Array:
-        check_columns(X.shape[1], 1)
+        check_inputs(self, X.shape[1])
         return np.asarray(self.knots[0] + self._integrals(X) @ self._slopes()[:, None])
 
     def _pull(self, X: Array, U: Array, dU: Array) -> tuple[Array, list[Array]]:

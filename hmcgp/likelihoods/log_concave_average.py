@@ -6,8 +6,8 @@ The logarithm of the integrand has its only maximum at f*.  Gauss-Legendre panel
 the integrand has fallen by exp(-38): as wide as three standard deviations by its curvature ωw + 1/v where that is
 largest in the panel, and not much wider than their distance to the points where p vanishes or has poles in the complex
 plane (at ±iπ from where half of the trials succeed, at about ±2.8i from cut points), or to where exp(-ωe^η) begins to
-fall.  For Poisson, binomial, negative
-binomial and ordinal targets with v from 1e-4 to 1e3 and counts up to 1e5, log I is good to 1e-11, as measured.
+fall.  For Poisson, binomial, negative binomial and ordinal targets with v from 1e-4 to 1e3 and counts up to 1e5, log I
+is good to 1e-11, as measured.
 """
 
 from __future__ import annotations

@@ -84,9 +84,8 @@ class Ordinal(Likelihood):
 
     def row_numbers(self, y: Array) -> Array:
         """Cut points below and above the level of each row, of shape (2, n)."""
-        ends, code, out = self._ends(), y.astype(np.intp), np.empty((2, len(y)))
-        ends.take(code, out=out[0], mode="clip")
-        ends[1:].take(code, out=out[1], mode="clip")
+        ends, code, out = self._ends(), np.asarray(y).astype(np.intp), np.empty((2, len(y)))
+        out[0], out[1] = ends[code], ends[1:][code]
         return out
 
     def _ends(self) -> Array:

@@ -87,8 +87,10 @@ class StudentT(NoisyNumbers):
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         """Log likelihood and its first three derivatives with respect to f, elementwise."""
-        found = self._with({"weights": None}).terms(np.asarray(y, dtype=float), np.asarray(f, dtype=float))
-        return Derivatives(found.log_p, found.g, -found.w, found.third)
+        y, f = np.broadcast_arrays(np.asarray(y, dtype=float), np.asarray(f, dtype=float))
+        found = self._with({"weights": None}).terms(y.ravel(), f.ravel())  # compiled code does not look at lengths
+        log_p, g, w, third = (part.reshape(f.shape) for part in found[:4])
+        return Derivatives(log_p, g, -w, third)
 
     def laplace_gradient(self, y: Array, f: Array, variances: Array, shift: Array) -> Array:
         """Derivatives of Laplace's log evidence in the two parameters, from S_ii and (Sc)_i at the mode f."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -135,8 +135,8 @@ class RowBlocks:
 
     sources: tuple[Source, ...]
     input_names: tuple[str, ...] | None = None
-    mean: Array | None = None
-    sd: Array | None = None
+    mean: Array | None = field(default=None, compare=False)
+    sd: Array | None = field(default=None, compare=False)
 
     @classmethod
     def of_arrays(cls, X: Any, y: Any, weights: Any = None, *, rows: int = ROWS) -> RowBlocks:
@@ -191,6 +191,8 @@ class RowBlocks:
         Means and standard deviations take one pass over the blocks, in threads, or on a Dask cluster inside
         ``joblib.parallel_config(backend="dask")``.  They stay in `mean` and `sd`, by which `scale` scales new inputs.
         """
+        if self.mean is not None:
+            return self
         found: _Moments = Workers(n_jobs).total(_Moments.joined, _Moments.of, self.sources)
         sd = np.sqrt(found.squares / found.n)
         sd = np.where(sd > _ROUNDING * found.size, sd, np.inf)

@@ -139,16 +139,16 @@ class _Histograms(Prediction):
 
     def update(self, out: Array, draw: PredictingDraw) -> None:
         z = self.points[:, draw.number]  # (C - 1, N) or (1, N)
-        for rows, p in self._probabilities(draw, z):
+        for rows, p in self._probabilities(draw, z, out.shape[1]):
             odds = logit(np.clip(p, expit(-LOG_ODDS), expit(LOG_ODDS)))  # (k, N, C)
             place = np.minimum(((odds + LOG_ODDS) * (0.5 * BINS / LOG_ODDS)).astype(np.intp), BINS - 1)
             first = BINS * np.arange(p.shape[0] * p.shape[2]).reshape(p.shape[0], 1, p.shape[2])
             np.add.at(out[rows].reshape(-1), (first + place).ravel(), draw.weight)
 
-    def _probabilities(self, draw: PredictingDraw, z: Array) -> Iterator[tuple[slice, Array]]:
+    def _probabilities(self, draw: PredictingDraw, z: Array, n_classes: int) -> Iterator[tuple[slice, Array]]:
         """Yield some rows, and the probabilities of their classes at each point, of shape (k, N, C)."""
         for block, mean, covariance in latent_blocks(draw, self.X):
-            for some in slices(len(mean), max(_NUMBERS // (z.shape[1] * draw.predictor.likelihood.count(self.X)), 1)):
+            for some in slices(len(mean), max(_NUMBERS // (z.shape[1] * n_classes), 1)):
                 if mean.ndim == 1:  # one latent function, of variance `covariance`
                     f = mean[some, None] + np.sqrt(covariance[some])[:, None] * z
                 else:

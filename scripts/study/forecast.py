@@ -1,4 +1,4 @@
-"""What a contender says, and how long it took."""
+"""Forecasts of a contender, and their processor time."""
 
 from __future__ import annotations
 

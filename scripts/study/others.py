@@ -1,4 +1,4 @@
-"""What people use: scikit-learn's classifiers, LightGBM and CatBoost, as they are and tuned.
+"""Contenders from scikit-learn, LightGBM and CatBoost, as they are and tuned.
 
 "Tuned", and logistic regression, the support-vector machine and k-NN, means the smallest log loss on a small grid by
 stratified 3-fold cross-validation within the training rows.  Categories are one-hot encoded, numbers standardised;

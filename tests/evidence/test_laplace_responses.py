@@ -9,7 +9,7 @@ from hmcgp.errors import NotConverged
 from hmcgp.evidence import Laplace
 from hmcgp.evidence.low_rank import LowRank
 from hmcgp.kernels import SquaredExponential
-from hmcgp.likelihoods import Binomial, Logistic, NegativeBinomial, Poisson
+from hmcgp.likelihoods import Binomial, Logistic, NegativeBinomial, Ordinal, Poisson
 from tests.helpers.checks import check_gradient, random_symmetric
 from tests.helpers.responses import grid_log_evidence, parameter_vector, response_problem
 
@@ -142,6 +142,14 @@ def test_few_factorisations_find_the_mode(name):
     for n in (40, 150):
         _, y, K, likelihood = response_problem(name, n)
         assert Laplace()(K, y, likelihood).n_iter <= 4
+
+
+@pytest.mark.parametrize("variance", [4.0, 16.0, 64.0])
+def test_a_wide_level_takes_few_steps(variance):
+    """In the middle of a wide level W is smallest and does not change at first: that says nothing of a long step."""
+    likelihood, y = Ordinal(("low", "middle", "high"), -4.0, [8.0]), np.repeat([1.0, 2.0], [200, 5])
+    found = Laplace()(np.full((205, 205), variance) + 1e-6 * np.eye(205), y, likelihood)
+    assert found.n_iter <= 3  # with a bound of first order, 4
 
 
 def test_one_trial_each_is_the_logistic():

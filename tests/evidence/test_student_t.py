@@ -221,3 +221,11 @@ def test_one_output_only():
         StudentT(0.1, 0.0)
     with pytest.raises(InvalidInput, match="no closed form"):
         LIKELIHOOD.pull_back(np.ones(3))
+
+
+def test_terms_broadcast():
+    """One target and many latent values, of any shape."""
+    likelihood, f = StudentT(0.5, 3.0), np.linspace(-3.0, 3.0, 50)
+    one = likelihood.log_prob(np.zeros(1), f)
+    np.testing.assert_allclose(one, likelihood.log_prob(np.zeros(50), f), rtol=1e-15)
+    np.testing.assert_array_equal(likelihood.derivatives(0.0, f.reshape(5, 10)).log_prob, one.reshape(5, 10))

@@ -84,7 +84,7 @@ def test_integrated_wiener_and_a_line_are_the_smoothing_spline():
 def test_wiener_takes_one_input():
     with pytest.raises(InvalidInput, match="Wiener is a covariance function of one input; got 3"):
         Wiener(1.0)(X)
-    with pytest.raises(InvalidInput, match=r"Additive\(Wiener\(\)\)"):
+    with pytest.raises(InvalidInput, match=r"Additive\(Wiener\(...\)\)"):
         Model(X, np.sign(X[:, 0]), kernel=Wiener())
 
 
@@ -192,12 +192,12 @@ def test_a_categorical_column_beside_a_number():
         kernel.input_vjp(Z, random_symmetric(rng, 12))
 
 
-@pytest.mark.parametrize("variance", [0.4, [0.1, 2.0, 0.5]])
-@pytest.mark.parametrize("columns", [[0, 1, 2], [2, 0], [1]])
+@pytest.mark.parametrize("variance", [0.4, [0.1, 2.0, 0.5, 0.3, 0.7, 1.1, 0.2, 0.9, 0.6]])
+@pytest.mark.parametrize("columns", [[0, 1, 2], [2, 0], [1], [0, 1, 2, 3, 4], list(range(9))])  # in fours
 @pytest.mark.parametrize("n", [1, 2, 9, 70])
 def test_terms_of_a_sum_are_added_in_place(variance, columns, n):
     rng = np.random.default_rng(n)
-    X, G = rng.normal(size=(n, 3)), rng.normal(size=(n, n))
+    X, G = rng.normal(size=(n, 9)), rng.normal(size=(n, n))
     variance = variance if np.ndim(variance) == 0 else [variance[k] for k in columns]
     terms = [Matern(1.3, 0.8), Linear(variance).on(columns), Constant(0.7), SquaredExponential(0.5, 2.0), White(0.1)]
     found = [term.vjp(X) for term in terms]
@@ -238,3 +238,12 @@ def test_the_pullback_of_a_line_is_an_inner_product(variance):
     each = [np.sum(G * np.outer(x, x)) for x in X.T]
     expected = each if np.ndim(variance) else [sum(each)]
     np.testing.assert_allclose(Linear(variance).vjp(X)[1](G), expected, rtol=1e-11)
+
+
+def test_a_term_of_the_wrong_length_is_refused():
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    with pytest.raises(ValueError, match="broadcast"):
+        (White(1.0) + Linear([0.1, 0.2])).vjp(X)
+    K, pullback = (White(1.0) + Linear(1)).vjp(X)  # an integer
+    np.testing.assert_allclose(K, X @ X.T + np.eye(5))
+    np.testing.assert_allclose(pullback(np.ones((5, 5)))[-1], (X.sum(axis=0) ** 2).sum())

@@ -184,6 +184,7 @@ def test_standardised_blocks(rows):
     np.testing.assert_allclose(blocks.scale(raw), expected, atol=1e-10)
     np.testing.assert_allclose(np.vstack([source.read().X for source in blocks.sources]), expected, atol=1e-10)
     same(Model(expected, LABELS, inducing=expected[:15]), SpreadModel(blocks, inducing=expected[:15]), np.zeros(4))
+    np.testing.assert_array_equal(blocks.standardised().mean, blocks.mean)  # once and for all
     with pytest.raises(InvalidInput, match="standardised"):
         RowBlocks.of_arrays(raw, LABELS).scale(raw)
 

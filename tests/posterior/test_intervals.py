@@ -138,6 +138,13 @@ def test_several_classes_against_samples(likelihood):
     np.testing.assert_allclose([below, above], 0.1, atol=4 * np.sqrt(0.09 / n) + 2e-3)
 
 
+def test_the_number_of_classes_is_not_read_off_the_inputs():
+    model, draws = classes_model(Softmax()), WeightedDraws(CLASSES_THETA, DRAWS.weight)
+    alone = intervals.probability_intervals(model, draws, np.array([[-1.5, -1.2]]), 0.8)
+    beside = intervals.probability_intervals(model, draws, np.array([[-1.5, -1.2], [7.0, 9.0]]), 0.8)
+    np.testing.assert_allclose(alone[0], beside[0], rtol=1e-12)
+
+
 def test_two_classes_of_a_softmax_are_the_logistic_ones():
     """f_1 - f_0 of a softmax with K/2 for each is the latent function of the logistic model with K."""
     halves = THETA.copy()

@@ -54,6 +54,7 @@ def test_halves_are_as_large_as_can_be_within_each_kind():
     halves = pd.Series({name: tables.half(name) for name in tables.NAMES})
     kinds = pd.Series({name: spec.kind for name, spec in tables._SPECS.items()})
     counts = pd.crosstab(kinds, halves)
+    assert counts.sum(axis=1).to_dict() == {"numbers": 12, "categories": 7, "classes": 8}
     assert (abs(counts["choose"] - counts["confirm"]) <= 1).all()
 
 

@@ -153,10 +153,11 @@ def _leave_saddle(
             state[row.STEP_LATENT, i] += KY[b, i] * v[b]
     step = 1.0
     for _ in range(_HALVINGS):
-        there, _ = _trial(y, nu, noise, state, step)
-        if there > psi + 1e-12 * abs(psi):
-            accept(state)
-            return True, there
+        for length in (step, -step):  # the slope may not be 0 quite
+            there, _ = _trial(y, nu, noise, state, length)
+            if there > psi + 1e-12 * abs(psi):
+                accept(state)
+                return True, there
         step *= 0.5
     return False, _psi(y, nu, noise, state[row.ALPHA], state[row.LATENT], state)
 

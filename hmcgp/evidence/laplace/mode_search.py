@@ -40,7 +40,7 @@ _CACHED = 1200
 _REPAIRS = 3  # of f = Kα
 _APART = -2  # verdict on an iterate, besides the status of the solver
 _SHORT = 1e-3  # a step of f over which W hardly changes
-_SURE = 0.1  # change of log W over a step that must raise Ψ, whatever rounding makes of the difference
+_SURE = 0.1  # relative change of W over a step that raises Ψ, whatever rounding makes of the difference
 
 
 @compiled_inside
@@ -75,13 +75,13 @@ def _direction(K: Array, L: Array, state: Array) -> float:
 
 
 @compiled_inside
-def _change(state: Array) -> float:
-    """Largest change of log W by the step at hand, to first order."""
-    most = 0.0
+def _is_sure(state: Array) -> bool:
+    """Whether W where the step leads, whose terms are at hand, is about that of the factor the step was made with."""
     for i in range(state.shape[1]):
-        change = abs(state[row.THIRD_RATIO, i] * state[row.STEP_LATENT, i])
-        most = change if not change <= most else most  # NaN goes through
-    return most
+        w = state[row.ROOT_CURVATURE, i] ** 2
+        if not abs(state[row.CURVATURE, i] - w) <= _SURE * w:
+            return False
+    return True
 
 
 @compiled_inside
@@ -91,12 +91,12 @@ def _ascend(y: Array, kind: int, state: Array, psi: float, scale: float, halving
     A step over which W hardly changes is taken as it is: large counts are sums of large terms, y f and exp f, whose
     rounding would hide that Ψ rises.
     """
-    least = psi - slack(state, psi, scale) if not _change(state) <= _SURE else -np.inf
+    least = psi - slack(state, psi, scale)
     step = 1.0
     for _ in range(halvings + 1):
         attempt(state, step)
         psi_try = _psi(y, kind, state[row.TRIAL_ALPHA], state[row.TRIAL_LATENT], state)
-        if psi_try >= least:
+        if psi_try >= least or (step == 1.0 and psi_try > -np.inf and _is_sure(state)):
             accept(state)
             return True, psi_try
         step *= 0.5

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.evidence import mode_rows as row
+from hmcgp.evidence.newton import scale_row
 from hmcgp.numerics import lapack
 from hmcgp.numerics.compiled import compiled_inside
 from hmcgp.runtime.typing import Array
@@ -35,8 +36,7 @@ def factor_positive(K: Array, weights: Array, state: Array, L: Array) -> bool:
     for i in range(K.shape[0]):
         root_w[i] = math.sqrt(max(weights[i], 0.0))
     for i in range(K.shape[0]):
-        for j in range(i, K.shape[0]):
-            L[i, j] = root_w[i] * K[i, j] * root_w[j]
+        scale_row(root_w[i], K[i, i:], root_w[i:], L[i, i:])
         L[i, i] += 1.0
     return lapack.cholesky_upper_inplace(L)
 

@@ -142,12 +142,14 @@ def _direction(sites: Factor, here: Iterate) -> tuple[tuple[Array, Array], float
 def _ascend(problem: Problem[I], here: I, step: tuple[Array, Array], halvings: int) -> I | None:
     """Take the step, halved while Ψ falls by more than rounding; None where it cannot be taken.
 
-    A step over which W hardly changes is taken as it is, as in `laplace.mode_search`.
+    A step by a factor of this iterate, over which W (of several classes, its diagonal) hardly changes, is taken as it
+    is, as in `laplace.mode_search`.
     """
+    fresh = halvings > 0
     least = here.psi - 1e-13 * abs(here.psi) - 4.0 * EPS * float(problem.variances.max()) * size(here) ** 2
     for k in range(halvings + 1):
         there = problem.at(here.alpha + 0.5**k * step[0], here.f + 0.5**k * step[1])
-        if there.psi >= least or (k == 0 and np.all(np.abs(there.w - here.w) <= _SURE * here.w)):
+        if there.psi >= least or (fresh and k == 0 and np.all(np.abs(there.w - here.w) <= _SURE * here.w)):
             return there
     return None
 

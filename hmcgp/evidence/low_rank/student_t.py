@@ -5,7 +5,8 @@ The search begins from the regression in which every row counts in full, takes t
     f ← (C⁻¹ + E)⁻¹ E y,     along which Ψ never falls,
 
 and then Newton's, halved while Ψ falls; where C⁻¹ + W is not positive definite, with what is positive of W in its
-place, and where that does not help either, with E.  Factors are used again (chord steps).
+place, and where that does not help either, with E.  Factors are used again (chord steps).  This is another search than
+that of dense covariances, and where there are several maxima it may end in another one.
 """
 
 from __future__ import annotations
