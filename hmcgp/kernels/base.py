@@ -94,7 +94,7 @@ class Kernel(Parametric, ABC):
     def add_vjp(self, K: Array, X: Array, offset: float, out: Array) -> Pullback:
         """Write K + offset + kernel(X) into `out`, which may be K, for a symmetric K; return the pullback of `vjp`.
 
-        Optional: what a sum asks of its terms.
+        Sums call this for each term; override it only for speed.
         """
         own, pullback = self.vjp(X)
         np.add(K, own, out=out)

@@ -68,7 +68,7 @@ class Prior(ABC):
         return None
 
     def normal_law(self, size: int) -> tuple[Array, Array] | None:
-        """Mean and precision matrix of so many values of u, where they are jointly normal, else None."""
+        """Mean and precision matrix of `size` values of u, where they are jointly normal, else None."""
         if self.normal is None:
             return None
         mean, sd = (np.broadcast_to(number, size) for number in self.normal)

@@ -56,7 +56,7 @@ def friedman(means: pd.DataFrame) -> float:
 
 
 def difference(means: pd.DataFrame, first: str, second: str) -> Difference:
-    """How much smaller (better) or larger the score of the first is than that of the second."""
+    """Score of the first minus that of the second; negative: the first is better."""
     gap = (means[first] - means[second]).to_numpy()
     interval = stats.bootstrap(
         (gap,), np.mean, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(0)

@@ -8,7 +8,7 @@
 One row per fit is written to the CSV; rows that are there are not fitted again.  Kernels, for d quantities and
 standardised inputs, with s ~ LogNormal(2, 2) the variance of the first term:
 
-    se               s exp(-r²/2), log ℓ_k ~ N(½ + ½ log d, 1): the default up to hmcgp 0.1
+    se               s exp(-r²/2), log ℓ_k ~ N(½ + ½ log d, 1): the default
     se+linear        the same + v x·x' + c, log v ~ N(-log d, 2), log c ~ N(1, 2)
     narrow+linear    with log ℓ_k ~ N(½ + ½ log d, ½)
     matern+linear    and Matérn 3/2 in place of the squared exponential

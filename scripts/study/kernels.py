@@ -1,6 +1,6 @@
 """Kernels of the study, built by hand so that their names keep their meaning whatever the default becomes.
 
-    se               s exp(-r²/2), one length scale per input: the default of hmcgp 0.1
+    se               s exp(-r²/2), one length scale per input: the default
     narrow+linear    the same + Σ_k v x_k x'_k + c, with a narrower prior of the length scales
     matern+linear    with Matérn 3/2 in place of the squared exponential
 

@@ -36,7 +36,7 @@ LABELS = {
     "laplace": "HMC, Laplace",
     "ep": "HMC under EP",
     "map": "MAP",
-    "se": "0.1 kernel",
+    "se": "default kernel",
     "narrow+linear": "SE + line",
     "matern+linear": "Matérn + line",
     "logistic": "logistic regression (CV)",

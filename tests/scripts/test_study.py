@@ -145,7 +145,7 @@ def test_the_report_shows_ranks_shortfalls_and_pictures(tmp_path, monkeypatch, c
     assert shown.index("| catboost |") < shown.index("| default/se |") < shown.index("| logistic |")
     for name in ("ranks.png", "losses_and_seconds.png"):
         assert (tmp_path / name).stat().st_size > 10_000
-    assert pictures.label("default/se") == "hmcgp HMC, 0.1 kernel"
+    assert pictures.label("default/se") == "hmcgp HMC, default kernel"
 
 
 # -- contenders and bookkeeping --------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ class SitePosterior(Sites):
     w: Array  # (n,) site precisions, of either sign
     mu: Array  # (n,) cavity mean
     v: Array  # (n,) cavity variance
-    y: Array  # (n,) the labels
+    y: Array  # (n,) the targets
     R: Array | None  # (n, n) (K + diag(w)⁻¹)⁻¹; None where the gradient has used its memory
 
     def predict(self, K_cross: Array, k_diag: Array) -> tuple[Array, Array]:
@@ -127,7 +127,7 @@ def site_evidence(
 
 
 class BinarySiteProvider(SiteProvider):
-    """Base class of the providers that solve for the sites of labels.
+    """Base class of the providers that solve for the sites of targets.
 
     Where the likelihood is not log-concave (flipped labels), the equations may have several solutions under a wide
     prior and have one under a narrow one.  From nowhere, rounding would choose between them: a solution without a start

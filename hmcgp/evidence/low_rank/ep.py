@@ -51,12 +51,12 @@ class LowRankSitePosterior(Sites, InducingPosterior):
     w: Array  # (n,) site precisions
     mu: Array  # (n,) cavity mean
     v: Array  # (n,) cavity variance
-    y: Array  # (n,) the labels
+    y: Array  # (n,) the targets
 
 
 @compiled
 def _cold_sites(variances: Array, y: Array, kind: int, flip: float, state: Array, numbers: Array | None) -> None:
-    """Set each site as if its label were the only one: its cavity is the prior."""
+    """Set each site as if its target were the only one: its cavity is the prior."""
     for i in range(y.shape[0]):
         _, slope, U = tilted_row(kind, flip, state[site.POWER, i], y, numbers, i, 0.0, variances[i])
         d = (1.0 - U * variances[i]) / state[site.COPIES, i]
@@ -247,7 +247,7 @@ def refuse_steps(likelihood: Likelihood) -> None:
 def ep_evidence(
     provider: SiteProvider, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
 ) -> Evidence:
-    """Evidence of labels y under f ~ N(0, C) (see `Provider.__call__`)."""
+    """Evidence of targets y under f ~ N(0, C) (see `Provider.__call__`)."""
     refuse_steps(likelihood)
     kind, flip = likelihood.site()
     begin, warm = provider.starting_point(start, y, 2 * len(y))

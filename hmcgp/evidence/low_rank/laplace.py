@@ -78,7 +78,7 @@ class Labels(NamedTuple):
 def laplace_evidence(
     provider: SolverProvider, C: LowRank, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
 ) -> Evidence:
-    """Evidence of labels y under f ~ N(0, C) (see `Provider.__call__`)."""
+    """Evidence of targets y under f ~ N(0, C) (see `Provider.__call__`)."""
     problem = Labels(C, y, likelihood.row_numbers(y), likelihood.kind, likelihood.row_weights(len(y)), provider.tol)
     begin, warm = provider.starting_point(start, np.zeros(len(y)), len(y))
     guessed = not warm and first_guess(problem.kind, y, *problem.numbers, C.variances, begin)
