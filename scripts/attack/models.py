@@ -70,6 +70,7 @@ def random_question(rng: np.random.Generator) -> Question:
     elif kind.targets == "levels":
         levels = int(rng.integers(2, 6))
         likelihood, y = Ordinal(tuple(map(str, range(levels)))), rng.integers(levels, size=n).astype(float)
+        y[:2] = 0.0, 1.0  # one level alone is refused
     else:
         if kind is OutputNoise:
             X, kernel = trees.coregional(rng, X, 2)

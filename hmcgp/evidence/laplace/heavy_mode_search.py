@@ -32,6 +32,7 @@ _CLOSE = 0.03  # a decrement from which Newton's method is quicker
 _LINE_STEPS, _EXACT = 6, 0.3  # trials along a line, and the share of the slope that may be left
 _HALVINGS = 40
 _SADDLE_STEPS = 60  # of the power method
+_DRIFT = 10.0  # size of α, in units of the largest that a maximum can have, beyond which it is rounding
 
 
 @compiled_inside
@@ -214,6 +215,25 @@ def _regression(K: Array, y: Array, nu: float, noise: float, L: Array, state: Ar
 
 
 @compiled_inside
+def _has_drifted(nu: float, noise: float, state: Array) -> bool:
+    """Whether α is far beyond the largest slope, ω(ν + 1)/(2√ν s): along null vectors of K, Ψ does not hold it back."""
+    largest = size(state[row.WEIGHT]) * (nu + 1.0) / (2.0 * math.sqrt(nu * noise))
+    return not size(state[row.ALPHA]) <= _DRIFT * largest
+
+
+@compiled_inside
+def _reweighted(K: Array, y: Array, nu: float, noise: float, L: Array, state: Array) -> bool:
+    """Go on from the regression with weights E of the iterate, whose α is E(y - f); False where B has no factor."""
+    _psi(y, nu, noise, state[row.ALPHA], state[row.LATENT], state)
+    for i in range(y.shape[0]):
+        state[row.RESIDUAL, i] = state[row.PULL, i] * y[i]
+    if not signed.factor_positive(K, state[row.PULL], state, L):
+        return False
+    newton_step(K, L, state[row.ROOT_CURVATURE], state[row.RESIDUAL], state[row.ALPHA], state[row.LATENT])
+    return True
+
+
+@compiled_inside
 def _repair(K: Array, y: Array, nu: float, noise: float, state: Array) -> float:
     """Put f to Kα, of which both sides were only added to; returns Ψ."""
     lapack.symmetric_upper_times(K, state[row.ALPHA], state[row.LATENT])
@@ -267,6 +287,10 @@ def solve(
     psi = _climb(K, y, nu, noise, L, state, psi, scale)
     n_factor = 1
     while n_factor < max_iter:
+        if _has_drifted(nu, noise, state):
+            if not _reweighted(K, y, nu, noise, L, state):
+                return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, state, L
+            n_factor += 1
         n_factor, psi = n_factor + 1, _repair(K, y, nu, noise, state)
         if not signed.factor_positive(K, state[row.CURVATURE], state, L):
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, state, L
