@@ -190,6 +190,7 @@ def test_bad_arguments(classifier, arguments, message):
         classifier.effect(inputs, at=at, values=values)
 
 
+@pytest.mark.slow
 def test_pictures(classifier, three_classes):
     (ax,) = plots.effect(classifier, "glu", curves=True, rows=10)
     assert ax.get_xlabel() == "glu"

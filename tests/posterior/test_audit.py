@@ -72,6 +72,7 @@ def test_shift_and_log_evidence_are_those_of_quadrature(grid):
     np.testing.assert_allclose(np.exp(found.log_weights).sum(), 1.0, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_standard_errors_of_shifts_are_honest(grid):
     """Over draws made anew, the shift scatters as it says; a third of it would be noticed."""
     model, u, theta, approximate, _ = grid
@@ -177,6 +178,7 @@ def fitted(**settings):
         return GPClassifier(**settings).fit(X, TARGET)
 
 
+@pytest.mark.slow
 def test_laplace_is_too_timid_on_the_crabs_and_ep_is_not():
     """The known verdict on both (test probabilities off by 0.1 and 0.01 rms against exact MCMC)."""
     gp = fitted(refine=None)

@@ -50,6 +50,7 @@ def test_replay_reproduces_a_case(monkeypatch, capsys):
     assert "X = array" in told
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_or_hangs_is_a_broken_promise(monkeypatch):
     monkeypatch.setattr(pool, "PATIENCE", 0.05)
     reports = {report.index: report for report in pool.run_cases("models", 0, range(4), 2, run_hard)}

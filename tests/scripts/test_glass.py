@@ -15,6 +15,7 @@ def thyroid():
     return X, np.asarray(y).astype(str)
 
 
+@pytest.mark.slow
 def test_thyroid_by_map_and_its_kept_folds(thyroid, tmp_path):
     X, y = thyroid
     score = cross_validate(methods(X.shape[1], 3, 0, 10)["MAP"], X, y, repeats=1, folds=3, keep=tmp_path / "MAP")
@@ -25,6 +26,7 @@ def test_thyroid_by_map_and_its_kept_folds(thyroid, tmp_path):
     assert again.seconds == score.seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["EP-MAP", "EP-shared kernel", "EP-rest"])
 def test_thyroid_by_expectation_propagation(thyroid, label):
     X, y = (table[::2] for table in thyroid)

@@ -55,6 +55,7 @@ ONCE_FAILED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ONCE_FAILED)
 def test_what_once_failed_has_the_right_gradient(place):
     data, width, pair, i = place.split("/")
