@@ -5,6 +5,8 @@ from scipy.linalg import solve_triangular
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence.base import SolverProvider
+from hmcgp.evidence.rounding import LOST_NATS
+from hmcgp.numerics.constants import EPS
 from hmcgp.runtime.typing import Array
 
 CONVERGED, NOT_POSITIVE_DEFINITE, NOT_CONVERGED = 0, 1, 2  # how a compiled solver ends
@@ -23,6 +25,17 @@ def raise_for_status(provider: SolverProvider, status: int, n_factor: int, resid
         raise NotConverged(
             f"{name}: {provider.criterion} {residual:.1e} > tol {provider.tol:.1e} after {n_factor} factorisations; "
             f"{provider.remedy}."
+        )
+
+
+def refuse_lost_digits(provider: SolverProvider, alpha: Array, w: Array, variances: Array, n_factor: int) -> None:
+    """Refuse an answer of which rounding may have made more than LOST_NATS, ½ eps (|K||α|₁² + Σ|w|K_ii)."""
+    scale, size = float(variances.max()), float(np.abs(alpha).sum())
+    nats = 0.5 * EPS * (scale * size**2 + float(np.abs(w) @ variances))
+    if not nats <= LOST_NATS:
+        raise NotConverged(
+            f"{type(provider).__name__}: rounding alone changes log Z by {nats:.1e} (largest prior variance "
+            f"{scale:.1e}, after {n_factor} factorisations); {provider.remedy}."
         )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from hmcgp import GPClassifier
 from hmcgp.errors import DataWarning
 from scripts.study.forecast import Chains, Family, Forecast
-from scripts.study.kernels import KERNELS, kernel_of
+from scripts.study.kernels import STUDIED, kernel_of
 from scripts.study.tables import Fold, Table
 
 
@@ -36,11 +36,11 @@ class Fitted(NamedTuple):
 def families() -> dict[tuple[str, ...], Family]:
     """Names of contenders, and the function that fits them together."""
     found: dict[tuple[str, ...], Family] = {}
-    for kernel in KERNELS:
+    for kernel in STUDIED:
         found[(f"map/{kernel}",)] = _alone(f"map/{kernel}", kernel, "map")
-    for kernel in KERNELS:
+    for kernel in STUDIED:
         found[f"laplace/{kernel}", f"default/{kernel}"] = _laplace_and_default(kernel)
-    for kernel in KERNELS:
+    for kernel in STUDIED:
         found[(f"ep/{kernel}",)] = _alone(f"ep/{kernel}", kernel, "hmc")
     return found
 

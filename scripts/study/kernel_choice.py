@@ -5,21 +5,8 @@
     python -m scripts.study.kernel_choice run --inference laplace default --kernels se narrow+linear --repeats 1
     python -m scripts.study.kernel_choice report
 
-One row per fit is written to the CSV; rows that are there are not fitted again.  Kernels, for d quantities and
-standardised inputs, with s ~ LogNormal(2, 2) the variance of the first term:
-
-    se               s exp(-r²/2), log ℓ_k ~ N(½ + ½ log d, 1): the default
-    se+linear        the same + v x·x' + c, log v ~ N(-log d, 2), log c ~ N(1, 2)
-    narrow+linear    with log ℓ_k ~ N(½ + ½ log d, ½)
-    matern+linear    and Matérn 3/2 in place of the squared exponential
-    one+linear       one length scale for all inputs, log ℓ ~ N(½ + ½ log d, 1)
-    pooled           as `se`, with log ℓ_k = m + δ_k, m ~ N(½ + ½ log d, 1), δ_k ~ N(0, ½)
-    pooled+linear    both
-    tight+linear     with δ_k ~ N(0, ¼)
-    both             as `pooled`, with m ~ N(½ + ½ log d, 0.4), δ_k ~ N(0, 0.3); both+linear has the line
-    narrow           as `narrow+linear`, without the line
-
-`…/shared` has one kernel for all of several classes; otherwise each has its own.  Findings: kernel_choice.md.
+One row per fit is written to the CSV; rows that are there are not fitted again.  Kernels: `kernels.py`.  Findings:
+kernel_choice.md.
 """
 
 from __future__ import annotations
@@ -29,7 +16,7 @@ import csv
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +26,7 @@ from scipy.stats import t as student
 from sklearn.metrics import log_loss
 
 from hmcgp import GPClassifier
-from hmcgp.kernels import Categorical, Constant, Kernel, Linear, Matern, SquaredExponential
-from hmcgp.priors import LogNormal, PooledLogNormal, Prior
+from scripts.study.kernels import KERNELS, kernel_of
 from scripts.study.tables import NAMES, Fold, Table, half, load, make_folds
 
 FIELDS = ("table", "kind", "half", "repeat", "fold", "inference", "kernel", "log_loss", "error", "seconds")
@@ -53,59 +39,6 @@ INFERENCES: dict[str, dict[str, Any]] = {
     "default": {"sampler": "hmc", **CHAINS},
     "ep": {"evidence": "ep", "sampler": "hmc", **CHAINS},
 }
-
-
-def _normal(log_d: float, sd: float = 1.0) -> Prior:
-    return LogNormal(0.5 + 0.5 * log_d, sd)
-
-
-def _pooled(log_d: float, sigma: float = 1.0, within: float = 0.5) -> Prior:
-    return PooledLogNormal(0.5 + 0.5 * log_d, sigma, within)
-
-
-def _kernel(
-    length_scale: Callable[[float], Prior], *, base: type[Any] = SquaredExponential, ard: bool = True, line: bool = True
-) -> Callable[[list[int], list[int]], Kernel]:
-    """Kernel of the quantities and categories in these columns."""
-
-    def build(quantities: list[int], categories: list[int]) -> Kernel:
-        log_d = math.log(max(len(quantities), 1))
-        curved: Kernel = Constant()
-        if quantities:
-            curved = base(length_scale=length_scale(log_d), ard=ard, standardized=True).on(quantities)
-        if categories:
-            curved = curved * Categorical(ard=True).on(categories)
-        if not line:
-            return curved
-        if quantities:
-            curved = curved + Linear(LogNormal(-log_d, 2.0), standardized=True).on(quantities)
-        return curved + Constant(LogNormal(1.0, 2.0), standardized=True)
-
-    return build
-
-
-KERNELS: dict[str, Callable[[list[int], list[int]], Kernel]] = {
-    "se": _kernel(_normal, line=False),
-    "se+linear": _kernel(_normal),
-    "narrow+linear": _kernel(lambda log_d: _normal(log_d, 0.5)),
-    "matern+linear": _kernel(lambda log_d: _normal(log_d, 0.5), base=Matern),
-    "one+linear": _kernel(_normal, ard=False),
-    "pooled": _kernel(_pooled, line=False),
-    "pooled+linear": _kernel(_pooled),
-    "tight+linear": _kernel(lambda log_d: _pooled(log_d, within=0.25)),
-    "both": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3), line=False),
-    "both+linear": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3)),
-    "narrow": _kernel(lambda log_d: _normal(log_d, 0.5), line=False),
-}
-
-
-def kernel_of(name: str, table: Table) -> Kernel | list[Kernel]:
-    """Kernel of a name for the columns and classes of a table."""
-    categories = [i for i, column in enumerate(table.X) if column in table.categories]
-    quantities = [i for i in range(table.X.shape[1]) if i not in categories]
-    plain, _, shared = name.partition("/")
-    kernel = KERNELS[plain](quantities, categories)
-    return kernel if shared or table.n_classes == 2 else [kernel] * table.n_classes
 
 
 def fit_row(table: Table, fold: Fold, inference: str, name: str) -> dict[str, Any]:

@@ -1,57 +1,84 @@
 """Kernels of the study, built by hand so that their names keep their meaning whatever the default becomes.
 
-    se               s exp(-r²/2), one length scale per input: the default
-    narrow+linear    the same + Σ_k v x_k x'_k + c, with a narrower prior of the length scales
-    matern+linear    with Matérn 3/2 in place of the squared exponential
+For d quantities and standardised inputs, with s ~ LogNormal(2, 2) the variance of the first term and N(mean, variance):
 
-For d quantities, log length_scale ~ N(½ + ½ log d, 1) in `se` and N(½ + ½ log d, ½) in the others, log v ~ N(-log d, 2)
-and log c ~ N(1, 2), all for standardised inputs.  Categories multiply the first term by a categorical kernel, as in the
-default.  Of several classes, each has a kernel of its own.
+    se               s exp(-r²/2), log ℓ_k ~ N(½ + ½ log d, 1): the default
+    se+linear        the same + v x·x' + c, log v ~ N(-log d, 2²), log c ~ N(1, 2²)
+    narrow+linear    with log ℓ_k ~ N(½ + ½ log d, ½²)
+    matern+linear    and Matérn 3/2 in place of the squared exponential
+    one+linear       one length scale for all inputs, log ℓ ~ N(½ + ½ log d, 1)
+    pooled           as `se`, with log ℓ_k = m + δ_k, m ~ N(½ + ½ log d, 1), δ_k ~ N(0, ½²)
+    pooled+linear    both
+    tight+linear     with δ_k ~ N(0, ¼²)
+    both             as `pooled`, with m ~ N(½ + ½ log d, 0.4²), δ_k ~ N(0, 0.3²); both+linear has the line
+    narrow           as `narrow+linear`, without the line
+
+Categories multiply the first term by a categorical kernel, as in the default.  Of several classes each has a kernel of
+its own, unless `/shared` follows the name.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from hmcgp.kernels import Categorical, Constant, Kernel, Linear, Matern, SquaredExponential
-from hmcgp.priors import LogNormal
+from hmcgp.priors import LogNormal, PooledLogNormal, Prior
 from scripts.study.tables import Table
 
 
-def kernel_of(name: str, table: Table) -> Kernel | list[Kernel]:
-    """Kernel of a name in `KERNELS` for the columns and classes of a table."""
-    categories = [i for i, column in enumerate(table.X) if column in table.categories]
-    quantities = [i for i in range(table.X.shape[1]) if i not in categories]
-    kernel = KERNELS[name](quantities, categories)
-    return kernel if table.n_classes == 2 else [kernel] * table.n_classes
+def _normal(log_d: float, sd: float = 1.0) -> Prior:
+    return LogNormal(0.5 + 0.5 * log_d, sd)
 
 
-def _plain(quantities: list[int], categories: list[int]) -> Kernel:
-    return _by_category(SquaredExponential(ard=True), quantities, categories)
+def _pooled(log_d: float, sigma: float = 1.0, within: float = 0.5) -> Prior:
+    return PooledLogNormal(0.5 + 0.5 * log_d, sigma, within)
 
 
-def _with_line(base: type[Kernel]) -> Callable[[list[int], list[int]], Kernel]:
+def _kernel(
+    length_scale: Callable[[float], Prior], *, base: type[Any] = SquaredExponential, ard: bool = True, line: bool = True
+) -> Callable[[list[int], list[int]], Kernel]:
+    """Kernel of the quantities and categories in these columns."""
+
     def build(quantities: list[int], categories: list[int]) -> Kernel:
-        offset = Constant(LogNormal(1.0, 2.0), standardized=True)
-        if not quantities:
-            return _by_category(Constant(), quantities, categories) + offset
-        log_d = math.log(len(quantities))
-        length_scale = LogNormal(0.5 + 0.5 * log_d, 0.5)
-        curved = _by_category(base(length_scale=length_scale, ard=True, standardized=True), quantities, categories)
-        return curved + Linear(LogNormal(-log_d, 2.0), standardized=True).on(quantities) + offset
+        log_d = math.log(max(len(quantities), 1))
+        curved: Kernel = Constant()
+        if quantities:
+            curved = base(length_scale=length_scale(log_d), ard=ard, standardized=True).on(quantities)
+        if categories:
+            curved = curved * Categorical(ard=True).on(categories)
+        if not line:
+            return curved
+        if quantities:
+            curved = curved + Linear(LogNormal(-log_d, 2.0), standardized=True).on(quantities)
+        return curved + Constant(LogNormal(1.0, 2.0), standardized=True)
 
     return build
 
 
-def _by_category(kernel: Kernel, quantities: list[int], categories: list[int]) -> Kernel:
-    """A function of the quantities for each category, which resemble each other."""
-    of_quantities = kernel.on(quantities) if quantities else Constant()
-    return of_quantities * Categorical(ard=True).on(categories) if categories else of_quantities
-
-
 KERNELS: dict[str, Callable[[list[int], list[int]], Kernel]] = {
-    "se": _plain,
-    "narrow+linear": _with_line(SquaredExponential),
-    "matern+linear": _with_line(Matern),
+    "se": _kernel(_normal, line=False),
+    "se+linear": _kernel(_normal),
+    "narrow+linear": _kernel(lambda log_d: _normal(log_d, 0.5)),
+    "matern+linear": _kernel(lambda log_d: _normal(log_d, 0.5), base=Matern),
+    "one+linear": _kernel(_normal, ard=False),
+    "pooled": _kernel(_pooled, line=False),
+    "pooled+linear": _kernel(_pooled),
+    "tight+linear": _kernel(lambda log_d: _pooled(log_d, within=0.25)),
+    "both": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3), line=False),
+    "both+linear": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3)),
+    "narrow": _kernel(lambda log_d: _normal(log_d, 0.5), line=False),
 }
+
+#: Kernels of the study's own contenders; the others were compared before, by `kernel_choice.py`.
+STUDIED = ("se", "narrow+linear", "matern+linear")
+
+
+def kernel_of(name: str, table: Table) -> Kernel | list[Kernel]:
+    """Kernel of a name in `KERNELS` for the columns and classes of a table; `name/shared`: one for all classes."""
+    categories = [i for i, column in enumerate(table.X) if column in table.categories]
+    quantities = [i for i in range(table.X.shape[1]) if i not in categories]
+    plain, _, shared = name.partition("/")
+    kernel = KERNELS[plain](quantities, categories)
+    return kernel if shared or table.n_classes == 2 else [kernel] * table.n_classes

@@ -10,8 +10,7 @@ from hmcgp.evidence import EP, Laplace
 from hmcgp.evidence.low_rank import LowRank
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Binomial, Logistic, NegativeBinomial, Ordinal, Poisson, Probit
-from tests.helpers.checks import check_gradient, random_symmetric
-from tests.helpers.responses import grid_log_evidence, parameter_vector, response_problem
+from tests.helpers.responses import check_both_gradients, grid_log_evidence, response_problem
 
 each = pytest.mark.parametrize("name", ["poisson", "negative_binomial", "binomial", "ordinal"])
 WEIGHTS = np.random.default_rng(3).uniform(0.4, 2.5, 40)
@@ -23,16 +22,7 @@ def test_gradients_match_central_differences(name, weighted):
     n = 12
     _, y, K, likelihood = response_problem(name, n, seed=n)
     likelihood = likelihood.weighted(WEIGHTS[:n]) if weighted else likelihood
-    found, rng, h = EP()(K, y, likelihood), np.random.default_rng(1), 1e-5
-    np.testing.assert_array_equal(found.dK, found.dK.T)
-    for _ in range(2):
-        V = random_symmetric(rng, n)
-        up1, down1, up2, down2 = (EP()(K + c * h * V, y, likelihood).log_z for c in (1.0, -1.0, 2.0, -2.0))
-        numeric = (8.0 * (up1 - down1) - (up2 - down2)) / (12.0 * h)
-        np.testing.assert_allclose(np.sum(found.dK * V), numeric, rtol=1e-6, atol=1e-6)
-    vector, at = parameter_vector(likelihood)
-    assert found.dlik.shape == vector.shape
-    check_gradient(lambda x: (EP()(K, y, at(x)).log_z, EP()(K, y, at(x)).dlik), vector)
+    check_both_gradients(EP(), K, y, likelihood, directions=2, tolerance=1e-6)
 
 
 @each

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from hmcgp.likelihoods import Binomial, Counts, NegativeBinomial, Ordinal, Poisson
-from tests.helpers.checks import squared_exponential
+from tests.helpers.checks import check_gradient, random_symmetric, squared_exponential
 
 
 def response_problem(name, n, seed=0, variance=1.5):
@@ -58,3 +58,17 @@ def grid_log_evidence(K, y, likelihood, points=97, reach=7.0):
             copies = likelihood.at_sizes(np.full(f.shape[1], likelihood.sizes(n)[i]))
         log_p += likelihood.row_weights(n)[i] * copies.log_prob(np.full(f.shape[1], y[i]), f[i])
     return logsumexp(log_p) + n * np.log(t[1] - t[0])
+
+
+def check_both_gradients(provider, K, y, likelihood, *, directions, tolerance):
+    """Derivatives of log Z in K, by differences of fourth order along random directions, and in the parameters."""
+    found, rng, h = provider(K, y, likelihood), np.random.default_rng(1), 1e-5
+    np.testing.assert_array_equal(found.dK, found.dK.T)
+    for _ in range(directions):
+        V = random_symmetric(rng, len(y))
+        up1, down1, up2, down2 = (provider(K + c * h * V, y, likelihood).log_z for c in (1.0, -1.0, 2.0, -2.0))
+        numeric = (8.0 * (up1 - down1) - (up2 - down2)) / (12.0 * h)
+        np.testing.assert_allclose(np.sum(found.dK * V), numeric, rtol=tolerance, atol=tolerance)
+    vector, at = parameter_vector(likelihood)
+    assert found.dlik.shape == vector.shape
+    check_gradient(lambda x: (provider(K, y, at(x)).log_z, provider(K, y, at(x)).dlik), vector)

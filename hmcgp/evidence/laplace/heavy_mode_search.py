@@ -203,15 +203,22 @@ def _chords(
 
 
 @compiled_inside
-def _regression(K: Array, y: Array, nu: float, noise: float, L: Array, state: Array) -> bool:
-    """Begin where every row counts in full, as it would at its own target; False where B has no factor."""
+def _regress(K: Array, y: Array, L: Array, state: Array) -> bool:
+    """Put f to (K⁻¹ + E)⁻¹Ey and α to E(y - f), with the weights E at hand; False where B has no factor."""
     for i in range(y.shape[0]):
-        state[row.PULL, i] = state[row.WEIGHT, i] * (nu + 1.0) / (nu * noise)
         state[row.RESIDUAL, i] = state[row.PULL, i] * y[i]
     if not signed.factor_positive(K, state[row.PULL], state, L):
         return False
     newton_step(K, L, state[row.ROOT_CURVATURE], state[row.RESIDUAL], state[row.ALPHA], state[row.LATENT])
     return True
+
+
+@compiled_inside
+def _regression(K: Array, y: Array, nu: float, noise: float, L: Array, state: Array) -> bool:
+    """Begin where every row counts in full, as it would at its own target; False where B has no factor."""
+    for i in range(y.shape[0]):
+        state[row.PULL, i] = state[row.WEIGHT, i] * (nu + 1.0) / (nu * noise)
+    return _regress(K, y, L, state)
 
 
 @compiled_inside
@@ -223,14 +230,9 @@ def _has_drifted(nu: float, noise: float, state: Array) -> bool:
 
 @compiled_inside
 def _reweighted(K: Array, y: Array, nu: float, noise: float, L: Array, state: Array) -> bool:
-    """Go on from the regression with weights E of the iterate, whose α is E(y - f); False where B has no factor."""
+    """Go on from the regression with the weights of the iterate; False where B has no factor."""
     _psi(y, nu, noise, state[row.ALPHA], state[row.LATENT], state)
-    for i in range(y.shape[0]):
-        state[row.RESIDUAL, i] = state[row.PULL, i] * y[i]
-    if not signed.factor_positive(K, state[row.PULL], state, L):
-        return False
-    newton_step(K, L, state[row.ROOT_CURVATURE], state[row.RESIDUAL], state[row.ALPHA], state[row.LATENT])
-    return True
+    return _regress(K, y, L, state)
 
 
 @compiled_inside

@@ -21,9 +21,8 @@ import numpy as np
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.laplace import heavy_mode_search as core
-from hmcgp.evidence.low_rank.student_t import refuse_rounding
 from hmcgp.evidence.products import LatentProducts, by_precision
-from hmcgp.evidence.status import leave_out, needs_factor, raise_for_status
+from hmcgp.evidence.status import leave_out, needs_factor, raise_for_status, refuse_lost_digits
 from hmcgp.likelihoods import StudentT
 from hmcgp.runtime.typing import Array
 
@@ -73,7 +72,7 @@ def student_evidence(provider: SolverProvider, K: Array, y: Array, likelihood: S
     )
     raise_for_status(provider, status, n_factor, residual, K)
     f, alpha, w, variances = (state[part] for part in (row.LATENT, row.ALPHA, row.CURVATURE, row.VARIANCE))
-    refuse_rounding(provider, alpha, w, np.diagonal(K), n_factor)
+    refuse_lost_digits(provider, alpha, w, np.diagonal(K), n_factor)
     log_z += likelihood.log_constant() * float(weights.sum())
     dlik = likelihood.laplace_gradient(y, f, variances, state[row.SHIFT]) if gradient else np.empty(0)
     posterior = StudentPosterior(f, alpha, w, variances, None if gradient else R)

@@ -20,7 +20,7 @@ from hmcgp.errors import NotConverged, NotPositiveDefinite
 from hmcgp.evidence.base import Evidence, SolverProvider
 from hmcgp.evidence.low_rank.posterior import InducingPosterior, LowRankPosterior
 from hmcgp.evidence.low_rank.structure import Conditioned, LowRank
-from hmcgp.evidence.rounding import LOST_NATS
+from hmcgp.evidence.status import refuse_lost_digits
 from hmcgp.likelihoods import HeavyTerms, StudentT
 from hmcgp.numerics.constants import EPS
 from hmcgp.runtime.typing import Array
@@ -156,7 +156,7 @@ def student_evidence(provider: SolverProvider, C: LowRank, y: Array, likelihood:
     """Evidence of numbers y under f ~ N(0, C) (see `Provider.__call__`)."""
     search = _Search(provider, C, y, likelihood)
     here, sites = search.run()
-    refuse_rounding(provider, here.alpha, here.terms.w, C.variances, search.n_factor)
+    refuse_lost_digits(provider, here.alpha, here.terms.w, C.variances, search.n_factor)
     dK, dlik = None, np.empty(0)
     if gradient:
         solved = sites.solved_rows()
@@ -170,14 +170,3 @@ def student_evidence(provider: SolverProvider, C: LowRank, y: Array, likelihood:
     parts = inducing.L, inducing.L_A, inducing.weight, here.f, here.alpha, here.terms.w, variances
     log_z = here.psi - 0.5 * sites.log_det
     return Evidence(log_z, dK, dlik, LowRankPosterior(*parts), search.n_factor - 1, search.decrement)
-
-
-def refuse_rounding(provider: SolverProvider, alpha: Array, w: Array, variances: Array, n_factor: int) -> None:
-    """Refuse an answer that rounding eats (`evidence.rounding`)."""
-    scale, size = float(variances.max()), float(np.abs(alpha).sum())
-    nats = 0.5 * EPS * (scale * size**2 + float(np.abs(w) @ variances))
-    if not nats <= LOST_NATS:
-        raise NotConverged(
-            f"{type(provider).__name__}: rounding alone changes log Z by {nats:.1e} (largest prior variance "
-            f"{scale:.1e}, after {n_factor} factorisations); {provider.remedy}."
-        )
