@@ -3,7 +3,7 @@
 from hmcgp.kernels.additive import Additive, LocallyLinear
 from hmcgp.kernels.algebra import On, Product, Scaled, Sum
 from hmcgp.kernels.base import Kernel, Parameter, parameter
-from hmcgp.kernels.categorical import Categorical
+from hmcgp.kernels.categorical import Categorical, CategoryEffects
 from hmcgp.kernels.checking import check_gradient
 from hmcgp.kernels.coregional import Coregional
 from hmcgp.kernels.derivatives import WithDerivatives
@@ -18,6 +18,7 @@ from hmcgp.numerics.basis import RadialBasis
 __all__ = [
     "Additive",
     "Categorical",
+    "CategoryEffects",
     "Constant",
     "Coregional",
     "Embedded",

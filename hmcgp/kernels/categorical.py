@@ -1,4 +1,4 @@
-"""Covariance function of categories, given as integer codes."""
+"""Covariance functions of categories, given as integer codes."""
 
 from __future__ import annotations
 
@@ -100,3 +100,52 @@ class Categorical(Kernel):
 
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
+
+
+@dataclass(frozen=True)
+class CategoryEffects(Kernel):
+    """Σ_k variance_k δ(x_k, x'_k), δ = 1 for equal categories and 0 for different ones.
+
+    A sum of one effect for each category of each column, all independent: `Linear` of columns with one 0 or 1 for each
+    category.  `Categorical` lets categories change the function of the other inputs; this adds a number to it,
+    `SquaredExponential().on([0, 1]) * Categorical().on([2]) + CategoryEffects().on([2])`.  A category that was not
+    among the training rows has an effect of mean zero.
+
+    Parameters
+    ----------
+    variance : float, sequence of float or prior, optional
+        Of the effects; one for all columns or, with `ard`, one per column.
+    ard : bool, default=False
+        One variance per column.
+    """
+
+    variance: Value = parameter("variance", per_input=True)
+    ard: bool = False
+
+    def _covariance(self, Z: Array, Z2: Array) -> Array:
+        variance = self._variances(len(Z))
+        return variance.sum() + _exponents(Z, Z2, variance)  # equal ones: all less those that differ
+
+    def _variances(self, d: int) -> Array:
+        return np.broadcast_to(np.asarray(value_of(self, "variance"), dtype=float), d).copy()
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        Z = transposed(X)
+        return self._covariance(Z, Z), lambda G: sum_if_shared(self.variance, G.sum() - _pull_back(G, Z))
+
+    def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
+        left, right = transposed(X), transposed(Z)
+
+        def pullback(G: Array, g: Array) -> Array:
+            return sum_if_shared(self.variance, G.sum() - _pull_back_cross(G, left, right) + g.sum())
+
+        return self._covariance(left, right), self.diag(X), pullback
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        Z = transposed(X)
+        Z2 = Z if X2 is None else transposed(X2)
+        check_columns(len(Z), len(Z2))
+        return self._covariance(Z, Z2)
+
+    def diag(self, X: Array) -> Array:
+        return np.full(len(X), self._variances(X.shape[1]).sum())

@@ -69,7 +69,7 @@ def run(path: Path, names: Sequence[str], inferences: Sequence[str], kernels: Se
         done = set(pd.read_csv(path)[list(FIELDS[:1] + FIELDS[3:7])].itertuples(index=False, name=None))
     with path.open("a", newline="", encoding="utf-8") as handle:
         writer = csv.DictWriter(handle, FIELDS)
-        if not done:
+        if handle.tell() == 0:
             writer.writeheader()
         for name in names:
             table = load(name)

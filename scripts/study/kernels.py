@@ -12,6 +12,7 @@ For d quantities and standardised inputs, with s ~ LogNormal(2, 2) the variance 
     tight+linear     with δ_k ~ N(0, ¼²)
     both             as `pooled`, with m ~ N(½ + ½ log d, 0.4²), δ_k ~ N(0, 0.3²); both+linear has the line
     narrow           as `narrow+linear`, without the line
+    …+effects        as …+linear, with v Σ_k [x_k = x'_k] over the categories, log v ~ N(0, 2²)
 
 Categories multiply the first term by a categorical kernel, as in the default.  Of several classes each has a kernel of
 its own, unless `/shared` follows the name.
@@ -23,7 +24,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from hmcgp.kernels import Categorical, Constant, Kernel, Linear, Matern, SquaredExponential
+from hmcgp.kernels import Categorical, CategoryEffects, Constant, Kernel, Linear, Matern, SquaredExponential
 from hmcgp.priors import LogNormal, PooledLogNormal, Prior
 from scripts.study.tables import Table
 
@@ -37,7 +38,12 @@ def _pooled(log_d: float, sigma: float = 1.0, within: float = 0.5) -> Prior:
 
 
 def _kernel(
-    length_scale: Callable[[float], Prior], *, base: type[Any] = SquaredExponential, ard: bool = True, line: bool = True
+    length_scale: Callable[[float], Prior],
+    *,
+    base: type[Any] = SquaredExponential,
+    ard: bool = True,
+    line: bool = True,
+    effects: bool = False,
 ) -> Callable[[list[int], list[int]], Kernel]:
     """Kernel of the quantities and categories in these columns."""
 
@@ -52,6 +58,8 @@ def _kernel(
             return curved
         if quantities:
             curved = curved + Linear(LogNormal(-log_d, 2.0), standardized=True).on(quantities)
+        if categories and effects:
+            curved = curved + CategoryEffects(LogNormal(0.0, 2.0)).on(categories)
         return curved + Constant(LogNormal(1.0, 2.0), standardized=True)
 
     return build
@@ -68,6 +76,10 @@ KERNELS: dict[str, Callable[[list[int], list[int]], Kernel]] = {
     "tight+linear": _kernel(lambda log_d: _pooled(log_d, within=0.25)),
     "both": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3), line=False),
     "both+linear": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3)),
+    "narrow+effects": _kernel(lambda log_d: _normal(log_d, 0.5), effects=True),
+    "matern+effects": _kernel(lambda log_d: _normal(log_d, 0.5), base=Matern, effects=True),
+    "pooled+effects": _kernel(_pooled, effects=True),
+    "both+effects": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3), effects=True),
     "narrow": _kernel(lambda log_d: _normal(log_d, 0.5), line=False),
 }
 

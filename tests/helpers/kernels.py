@@ -7,6 +7,7 @@ import numpy as np
 from hmcgp.kernels import (
     Additive,
     Categorical,
+    CategoryEffects,
     Constant,
     Embedded,
     ExponentialPower,
@@ -59,6 +60,8 @@ KERNELS = [
     Gibbs(1.4, [0.5, 1.0, 3.0], [0.3, -0.2, 0.1]),
     Gibbs(0.4, [0.5, 1.0], [0.3, -0.2, 0.1, 0.4], RadialBasis([[0.0, 1.0], [-1.0, 0.5]], 1.2), ard=True).on([2, 0]),
     Categorical(0.6),
+    CategoryEffects(0.7),
+    SquaredExponential(1.0, 2.0).on(0) + CategoryEffects([0.6, 1.2]).on([1, 2]),
     SquaredExponential(1.0, 2.0).on([0, 1]) * Categorical([0.6, 1.2, 0.1]),
     Additive(SquaredExponential(1.4, 0.8)),
     Additive(SquaredExponential(1.4, 0.8) * Gibbs(1.0, 0.8, [0.3, 0.1], RadialBasis([0.0, 1.0], 1.0)) + Wiener(0.3)),

@@ -13,6 +13,7 @@ from sklearn.gaussian_process import kernels as sk
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import (
     Categorical,
+    CategoryEffects,
     Constant,
     Gibbs,
     IntegratedWiener,
@@ -176,6 +177,19 @@ def test_categorical_counts_mismatches():
     np.testing.assert_allclose(kernel(codes[:5], codes[5:]), expected[:5, 5:], rtol=1e-14)
     unseen = kernel(codes, np.full((1, 2), 9.0))
     np.testing.assert_allclose(unseen, np.exp(-1.7), rtol=1e-14)
+
+
+@pytest.mark.parametrize("variance", [0.7, [0.7, 0.2]])
+def test_effects_of_categories_are_a_line_of_indicators(variance):
+    codes = np.random.default_rng(2).integers(0, 3, (9, 2)).astype(float)
+    indicators = np.hstack([codes[:, [k]] == np.arange(3) for k in range(2)]).astype(float)
+    spread = variance if np.ndim(variance) == 0 else np.repeat(variance, 3)
+    effects, line = CategoryEffects(variance), Linear(spread)
+    np.testing.assert_allclose(effects(codes), line(indicators), rtol=1e-14)
+    np.testing.assert_allclose(effects(codes[:4], codes), line(indicators[:4], indicators), rtol=1e-14)
+    np.testing.assert_allclose(effects.diag(codes), np.full(9, np.broadcast_to(variance, 2).sum()), rtol=1e-14)
+    new = np.full((1, 2), 7.0)  # a category that no row has
+    np.testing.assert_allclose(effects(new, codes), np.zeros((1, 9)), atol=1e-15)
 
 
 def test_a_categorical_column_beside_a_number():
