@@ -3,7 +3,7 @@
     python -m scripts.benchmarks.surrogate                      errors on crabs 80, Pima 200 and Pima 532
     python -m scripts.benchmarks.surrogate --sizes              n = 300 and 1000, default priors, without BlackJAX
     python -m scripts.benchmarks.surrogate --quick              a minute, to try it
-    python -m scripts.benchmarks.surrogate --silent             200 fits, 5 tables x 2 priors x 20 seeds
+    python -m scripts.benchmarks.surrogate --silent             240 fits, 6 tables x 2 priors x 20 seeds
     python -m scripts.benchmarks.surrogate --warm-up            HMC with tune=100 against tune=500
 
 Errors are of the posterior means and second moments of the unconstrained hyperparameters, against a long run of HMC, in
@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from hmcgp import Model, datasets, sample
 from hmcgp.kernels import SquaredExponential
+from hmcgp.model.inducing import spread_inputs, with_inducing
 from hmcgp.numerics.chain_statistics import ess_mean
 from hmcgp.reporting import diagnostics
 from hmcgp.reporting.convergence import weighted_ess
@@ -78,11 +79,16 @@ SILENT = {
     "breast cancer 150": lambda: labelled(datasets.load_breast_cancer, 150),
     "sonar 150, 6 inputs": lambda: labelled(datasets.load_sonar, 150, 6),
     "ionosphere 150, 8 inputs": lambda: labelled(datasets.load_ionosphere, 150, 8),
+    "synthetic 2000, 50 inducing inputs": partial(synthetic, 2000),
 }
+INDUCING = {"synthetic 2000, 50 inducing inputs": 50}
 
 
-def build(X: Any, y: Any, prior: str) -> Model:
-    return contenders.paper_model(X, y) if prior == "paper" else Model(X, y, kernel=SquaredExponential(ard=True))
+def build(name: str, prior: str) -> Model:
+    """Density of a table, through inducing inputs where it has them."""
+    X, y = (TABLES | SIZES | SILENT)[name]()
+    model = contenders.paper_model(X, y) if prior == "paper" else Model(X, y, kernel=SquaredExponential(ard=True))
+    return with_inducing(model, spread_inputs(X, INDUCING[name])) if name in INDUCING else model
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------
@@ -127,8 +133,7 @@ def ours(model: Model, sampler: str | SurrogateHMC, seed: int, **lengths: int) -
 
 def contest(name: str, seeds: int, *, draws: int, tune: int, reference: int, peer_seeds: int) -> None:
     """Print errors and processor times of all contenders on one table."""
-    X, y = (TABLES | SIZES)[name]()
-    model = build(X, y, "default" if name in SIZES else "paper")
+    model = build(name, "default" if name in SIZES else "paper")
     long = Reference(ours(model, "hmc", 10_000, draws=reference, tune=500)[0].unconstrained)
     rows: dict[str, list[tuple[float, float, float]]] = {}
     for seed in range(seeds):
@@ -139,6 +144,7 @@ def contest(name: str, seeds: int, *, draws: int, tune: int, reference: int, pee
                 print(f"  {name}, seed {seed}: {trace.note}", flush=True)
     if name in TABLES and not contenders.missing("blackjax"):  # whose density has the paper's priors
         starts = np.stack([model.initial(rng) for rng in np.random.default_rng(0).spawn(4)])
+        X, y = TABLES[name]()
         for seed in range(peer_seeds):
             run = peers.run_blackjax(X, y, starts, tune=500, draws=500, seed=seed, diagonal=False)
             errors = long.squared_errors(np.asarray(run.draws))
@@ -164,7 +170,7 @@ def report(name: str, rows: dict[str, list[tuple[float, float, float]]], long: R
 
 def warm_up(name: str, seeds: int, *, draws: int, reference: int) -> None:
     """Print errors of plain HMC with short and long warm-up."""
-    model = contenders.paper_model(*TABLES[name]())
+    model = build(name, "paper")
     long = Reference(ours(model, "hmc", 10_000, draws=reference, tune=500)[0].unconstrained)
     rows: dict[str, list[tuple[float, float, float]]] = {"surrogate": []}
     flagged = {"tune=100": 0, "tune=500": 0}
@@ -187,7 +193,7 @@ def silent_failures(seeds: int, tables: list[str], reference: int) -> None:
     everything = np.zeros(4, dtype=int)
     for name in tables:
         for prior in PRIORS:
-            model = build(*SILENT[name](), prior)
+            model = build(name, prior)
             # the surrogate of a default fit, draws=1000 and tune=500; HMC in its place would be longer
             runs = [ours(model, SurrogateHMC(effective=250), seed, draws=358, tune=100) for seed in range(seeds)]
             kept = [trace for trace, _ in runs if trace.sampler == "surrogate"]
@@ -230,7 +236,7 @@ def main() -> None:
         warnings.simplefilter("ignore")
         ours(contenders.paper_model(*crabs()), "surrogate", 0, draws=20, tune=60)  # compiles
         if options.silent:
-            silent_failures(seeds, names, 1500 if options.quick else 5000)
+            silent_failures(seeds, names, 1500 if options.quick else min(reference, 5000))
             return
         for name in names[:1] if options.quick else names:
             if options.warm_up:
