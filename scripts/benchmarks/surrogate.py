@@ -3,7 +3,7 @@
     python -m scripts.benchmarks.surrogate                      errors on crabs 80, Pima 200 and Pima 532
     python -m scripts.benchmarks.surrogate --sizes              n = 300 and 1000, default priors, without BlackJAX
     python -m scripts.benchmarks.surrogate --quick              a minute, to try it
-    python -m scripts.benchmarks.surrogate --silent             240 fits, 6 tables x 2 priors x 20 seeds
+    python -m scripts.benchmarks.surrogate --silent             320 fits, 8 tables x 2 priors x 20 seeds
     python -m scripts.benchmarks.surrogate --warm-up            HMC with tune=100 against tune=500
 
 Errors are of the posterior means and second moments of the unconstrained hyperparameters, against a long run of HMC, in
@@ -79,6 +79,8 @@ SILENT = {
     "breast cancer 150": lambda: labelled(datasets.load_breast_cancer, 150),
     "sonar 150, 6 inputs": lambda: labelled(datasets.load_sonar, 150, 6),
     "ionosphere 150, 8 inputs": lambda: labelled(datasets.load_ionosphere, 150, 8),
+    "breast cancer 300": lambda: labelled(datasets.load_breast_cancer, 300),
+    "ionosphere 300, 8 inputs": lambda: labelled(datasets.load_ionosphere, 300, 8),
     "synthetic 2000, 50 inducing inputs": partial(synthetic, 2000),
 }
 INDUCING = {"synthetic 2000, 50 inducing inputs": 50}

@@ -12,10 +12,12 @@ For d quantities and standardised inputs, with s ~ LogNormal(2, 2) the variance 
     tight+linear     with δ_k ~ N(0, ¼²)
     both             as `pooled`, with m ~ N(½ + ½ log d, 0.4²), δ_k ~ N(0, 0.3²); both+linear has the line
     narrow           as `narrow+linear`, without the line
+    full             as matern+fixed, with log v ~ N(-log c, 2²) for c categories
+    …+fixed          as …+effects, with the variance of the offset, c, fixed at 9
     …+effects        as …+linear, with v Σ_k [x_k = x'_k] over the categories, log v ~ N(0, 2²)
 
 Categories multiply the first term by a categorical kernel, as in the default.  Of several classes each has a kernel of
-its own, unless `/shared` follows the name.
+its own, unless `/shared` follows the name; `full` is always shared.
 """
 
 from __future__ import annotations
@@ -27,6 +29,16 @@ from typing import Any
 from hmcgp.kernels import Categorical, CategoryEffects, Constant, Kernel, Linear, Matern, SquaredExponential
 from hmcgp.priors import LogNormal, PooledLogNormal, Prior
 from scripts.study.tables import Table
+
+_OFFSET = LogNormal(1.0, 2.0)
+
+
+def _alike(log_c: float) -> Prior:
+    return LogNormal(0.0, 2.0)
+
+
+def _shared_out(log_c: float) -> Prior:
+    return LogNormal(-log_c, 2.0)
 
 
 def _normal(log_d: float, sd: float = 1.0) -> Prior:
@@ -43,7 +55,8 @@ def _kernel(
     base: type[Any] = SquaredExponential,
     ard: bool = True,
     line: bool = True,
-    effects: bool = False,
+    effects: Callable[[float], Prior] | None = None,
+    offset: Prior | float = _OFFSET,
 ) -> Callable[[list[int], list[int]], Kernel]:
     """Kernel of the quantities and categories in these columns."""
 
@@ -59,8 +72,8 @@ def _kernel(
         if quantities:
             curved = curved + Linear(LogNormal(-log_d, 2.0), standardized=True).on(quantities)
         if categories and effects:
-            curved = curved + CategoryEffects(LogNormal(0.0, 2.0)).on(categories)
-        return curved + Constant(LogNormal(1.0, 2.0), standardized=True)
+            curved = curved + CategoryEffects(effects(math.log(len(categories)))).on(categories)
+        return curved + Constant(offset, standardized=True)
 
     return build
 
@@ -76,15 +89,18 @@ KERNELS: dict[str, Callable[[list[int], list[int]], Kernel]] = {
     "tight+linear": _kernel(lambda log_d: _pooled(log_d, within=0.25)),
     "both": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3), line=False),
     "both+linear": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3)),
-    "narrow+effects": _kernel(lambda log_d: _normal(log_d, 0.5), effects=True),
-    "matern+effects": _kernel(lambda log_d: _normal(log_d, 0.5), base=Matern, effects=True),
-    "pooled+effects": _kernel(_pooled, effects=True),
-    "both+effects": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3), effects=True),
+    "narrow+effects": _kernel(lambda log_d: _normal(log_d, 0.5), effects=_alike),
+    "matern+effects": _kernel(lambda log_d: _normal(log_d, 0.5), base=Matern, effects=_alike),
+    "narrow+fixed": _kernel(lambda log_d: _normal(log_d, 0.5), effects=_alike, offset=9.0),
+    "matern+fixed": _kernel(lambda log_d: _normal(log_d, 0.5), base=Matern, effects=_alike, offset=9.0),
+    "full": _kernel(lambda log_d: _normal(log_d, 0.5), base=Matern, effects=_shared_out, offset=9.0),
+    "pooled+effects": _kernel(_pooled, effects=_alike),
+    "both+effects": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3), effects=_alike),
     "narrow": _kernel(lambda log_d: _normal(log_d, 0.5), line=False),
 }
 
 #: Kernels of the study's own contenders; the others were compared before, by `kernel_choice.py`.
-STUDIED = ("se", "narrow+linear", "matern+linear")
+STUDIED = ("se", "matern+linear", "full")
 
 
 def kernel_of(name: str, table: Table) -> Kernel | list[Kernel]:
@@ -93,4 +109,4 @@ def kernel_of(name: str, table: Table) -> Kernel | list[Kernel]:
     quantities = [i for i in range(table.X.shape[1]) if i not in categories]
     plain, _, shared = name.partition("/")
     kernel = KERNELS[plain](quantities, categories)
-    return kernel if shared or table.n_classes == 2 else [kernel] * table.n_classes
+    return kernel if shared or plain == "full" or table.n_classes == 2 else [kernel] * table.n_classes

@@ -37,7 +37,7 @@ LABELS = {
     "ep": "HMC under EP",
     "map": "MAP",
     "se": "default kernel",
-    "narrow+linear": "SE + line",
+    "full": "Matérn + line + effects",
     "matern+linear": "Matérn + line",
     "logistic": "logistic regression (CV)",
     "svm": "SVM (CV, calibrated)",

@@ -157,6 +157,7 @@ def test_kernels_have_a_line_an_offset_and_one_for_each_class():
     counts = {name: len(kernel_of(name, crabs).parameters([f"x{i}" for i in range(5)])) for name in KERNELS}
     assert counts["se"] == 2
     assert counts["narrow+linear"] == counts["matern+linear"] == 4
+    assert not isinstance(kernel_of("full", iris), list)
 
 
 def _fake(monkeypatch, broken=()):
