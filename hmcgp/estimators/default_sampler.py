@@ -2,9 +2,11 @@
 
 A rule in numbers that a fit knows beforehand, so that the same fit always takes the same sampler.  The surrogate makes
 some 600 evaluations with gradient before its first draw, and takes about a second for itself: it pays for evaluations
-that take longer than that, and for long runs.  With nine or ten hyperparameters half of the fits were given up in the
-end, or left fewer effective draws than HMC; up to twelve it can be asked for (`scripts.benchmarks.surrogate --silent`).
-Its failures were counted for two classes under Laplace's approximation, dense, and only there it is chosen.
+that take longer than that, and for long runs.  With nine or ten hyperparameters under wide priors half of the fits of
+150 and 300 rows were given up in the end, or left fewer effective draws than HMC.  An attempt that fails costs 2,000 to
+5,000 evaluations and HMC 15,000 to 30,000: with many rows, where that is minutes against an hour, it is made with up to
+twelve hyperparameters.  Failures were counted for two classes under Laplace's approximation, dense and through inducing
+inputs (`scripts.benchmarks.surrogate --silent`), and only there it is chosen.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from hmcgp.model import Model
 
 LEAST_ROWS = 150
 MOST_PARAMETERS = 8
+MANY_ROWS, MOST_OF_MANY = 1000, 12  # rows from which on more hyperparameters are tried
 LEAST_DRAWS = 2000  # of all chains, warm-up included
 
 
 def default_sampler(gp: Any, model: Model) -> str:
     """Name of the sampler for an estimator and its model."""
     long = gp.tune > 0 and gp.chains * (gp.tune + gp.draws) >= LEAST_DRAWS
-    apt = len(model.y) >= LEAST_ROWS and 0 < model.n_dim <= MOST_PARAMETERS
+    rows = len(model.y)
+    apt = rows >= LEAST_ROWS and 0 < model.n_dim <= (MOST_OF_MANY if rows >= MANY_ROWS else MOST_PARAMETERS)
     measured = isinstance(model.likelihood, Logistic | Probit) and isinstance(model.evidence, Laplace)
-    dense = model.inducing is None
-    return "surrogate" if long and apt and measured and dense and gp.checkpoint is None else "hmc"
+    return "surrogate" if long and apt and measured and gp.checkpoint is None else "hmc"

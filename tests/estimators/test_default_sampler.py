@@ -9,7 +9,7 @@ import pytest
 
 from hmcgp import GPClassifier, Model
 from hmcgp.estimators import default_sampler as rule
-from hmcgp.estimators.default_sampler import LEAST_ROWS, MOST_PARAMETERS, default_sampler
+from hmcgp.estimators.default_sampler import LEAST_ROWS, MANY_ROWS, MOST_OF_MANY, MOST_PARAMETERS, default_sampler
 from hmcgp.kernels import SquaredExponential
 
 QUICK = {"n_jobs": 1, "progressbar": False, "random_state": 1, "refine": None}
@@ -38,6 +38,14 @@ def test_surrogate_where_it_pays():
     assert chosen(Model(*table(LEAST_ROWS, 2), kernel=SquaredExponential(1.0, 1.0))) == "hmc"  # nothing to draw
 
 
+def test_more_hyperparameters_where_hmc_takes_an_hour():
+    inducing = {"inducing": table(10, MOST_OF_MANY - 1)[0]}
+    assert chosen(model(n=MANY_ROWS, inputs=MOST_OF_MANY - 1, **inducing)) == "surrogate"
+    assert chosen(model(n=MANY_ROWS - 1, inputs=MOST_OF_MANY - 1, **inducing)) == "hmc"
+    assert chosen(model(n=MANY_ROWS, inputs=MOST_OF_MANY)) == "hmc"
+    assert chosen(model(inducing=table(10, 2)[0])) == "surrogate"
+
+
 @pytest.mark.parametrize(
     ("settings", "sampler"),
     [
@@ -54,7 +62,6 @@ def test_hmc_for_short_runs_and_checkpoints(settings, sampler):
 
 def test_hmc_for_what_was_not_measured():
     assert chosen(model(likelihood="probit")) == "surrogate"
-    assert chosen(model(inducing=table(10, 2)[0])) == "hmc"
     assert chosen(model(evidence="ep")) == "hmc"
     assert chosen(model(likelihood="gaussian")) == "hmc"
 
