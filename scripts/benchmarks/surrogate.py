@@ -133,19 +133,19 @@ def ours(model: Model, sampler: str | SurrogateHMC, seed: int, **lengths: int) -
     return trace, time.process_time() - begin
 
 
-def contest(name: str, seeds: int, *, draws: int, tune: int, reference: int, peer_seeds: int) -> None:
+def contest(name: str, seeds: int, *, reference: int, peer_seeds: int, peer_chains: int) -> None:
     """Print errors and processor times of all contenders on one table."""
     model = build(name, "default" if name in SIZES else "paper")
     long = Reference(ours(model, "hmc", 10_000, draws=reference, tune=500)[0].unconstrained)
     rows: dict[str, list[tuple[float, float, float]]] = {}
     for seed in range(seeds):
         for sampler in ("surrogate", "hmc"):
-            trace, seconds = ours(model, sampler, seed, draws=draws, tune=tune)
+            trace, seconds = ours(model, sampler, seed, draws=1000, tune=500)
             rows.setdefault(sampler, []).append((*long.squared_errors(trace.unconstrained, trace.weight), seconds))
             if sampler == "surrogate" and trace.sampler != "surrogate":
                 print(f"  {name}, seed {seed}: {trace.note}", flush=True)
     if name in TABLES and not contenders.missing("blackjax"):  # whose density has the paper's priors
-        starts = np.stack([model.initial(rng) for rng in np.random.default_rng(0).spawn(4)])
+        starts = np.stack([model.initial(rng) for rng in np.random.default_rng(0).spawn(peer_chains)])
         X, y = TABLES[name]()
         for seed in range(peer_seeds):
             run = peers.run_blackjax(X, y, starts, tune=500, draws=500, seed=seed, diagonal=False)
@@ -228,6 +228,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", help="names, or their beginnings; default: all")
     parser.add_argument("--seeds", type=int, help="default: 8, or 20 with --silent")
     parser.add_argument("--peer-seeds", type=int, default=3)
+    parser.add_argument("--peer-chains", type=int, default=4, help="of BlackJAX; fewer cost less, and are worth less")
     parser.add_argument("--reference", type=int, default=10_000, help="draws of each of four chains")
     options = parser.parse_args()
     known = list(SILENT if options.silent else SIZES if options.sizes else TABLES)
@@ -244,7 +245,13 @@ def main() -> None:
             if options.warm_up:
                 warm_up(name, seeds, draws=1000, reference=reference)
             else:
-                contest(name, seeds, draws=1000, tune=500, reference=reference, peer_seeds=options.peer_seeds)
+                contest(
+                    name,
+                    seeds,
+                    reference=reference,
+                    peer_seeds=options.peer_seeds,
+                    peer_chains=options.peer_chains,
+                )
 
 
 if __name__ == "__main__":
