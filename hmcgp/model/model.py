@@ -33,7 +33,7 @@ from hmcgp.numerics.density import NOT_CONVERGED, NOT_POSITIVE_DEFINITE, Evaluat
 from hmcgp.priors.joint import Theta
 from hmcgp.runtime.fingerprint import table_identity
 from hmcgp.runtime.interrupts import defer_interrupts, deferred_interrupts
-from hmcgp.runtime.memory import WorkSpace
+from hmcgp.runtime.memory import WorkSpace, keep_work_space
 from hmcgp.runtime.typing import Array
 
 __all__ = ["Model", "Theta"]
@@ -98,6 +98,7 @@ class Model:
         if self._foreign:
             rng = np.random.default_rng(0)
             contract.check_kernel(lambda: self.kernel_at(self._prior.sample(rng)), self.X)
+        keep_work_space(self.work_space)
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -108,6 +109,7 @@ class Model:
         """Unpickle; arrays that come back read-only (a memory map) are copied, or all would be compiled again."""
         self.__dict__.update(state)
         self.X, self.y = np.require(self.X, requirements="W"), np.require(self.y, requirements="W")
+        keep_work_space(self.work_space)  # of this process
 
     def with_evidence(self, evidence: str | EvidenceProvider) -> Self:
         """Model with the latent function integrated out in another way."""

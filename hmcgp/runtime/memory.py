@@ -1,4 +1,4 @@
-"""Check, before a run starts, that it fits into the memory of the machine.
+"""Check, before a run starts, that it fits into the memory of the machine; and keep its work space between evaluations.
 
 The need of a run is estimated low, and the memory available high (swap space included, files in the cache given up):
 only runs that cannot work are refused.
@@ -17,6 +17,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.runtime.parallel import on_cluster
 
 MARGIN = 1.1  # times the memory that is free: beyond, a run cannot work
+_LARGEST_KEPT = 2**25 - 2**16  # bytes of an array, up to which glibc learns from freeing it
 
 
 class WorkSpace(NamedTuple):
@@ -54,6 +55,20 @@ def check_memory(density: object, n_workers: int, *, draws: int = 0, bytes_per_d
         f"this takes at least {amount(kept + n_workers * work.nbytes)} of memory ({work.what}, {amount(work.nbytes)}"
         f"{each}), and {amount(free)} are free: {instead}."
     )
+
+
+def keep_work_space(work: WorkSpace) -> None:
+    """Let the allocator of this process keep what an evaluation frees, so that the next one finds it there.
+
+    Otherwise the C library may return the matrices to the system after every evaluation, which then maps and clears
+    their pages anew: a fifth to a quarter of the time of an evaluation at 300 to 1000 rows, when it happens.  glibc
+    learns from what a program frees: an array of 32 MB or less raises the size from which arrays are mapped one by one
+    to its own, and the free memory at the end of the heap that is kept to twice that (mallopt(3), "dynamic mmap
+    threshold").  So one array of twice the work space is allocated, never touched, and freed.  At most 64 MB stay with
+    the process for each of its heaps, as after any array of that size.  Nothing happens where the environment sets
+    these thresholds, nor with other allocators.
+    """
+    np.empty(min(2 * work.nbytes, _LARGEST_KEPT), dtype=np.uint8)
 
 
 def amount(nbytes: float) -> str:
