@@ -33,13 +33,13 @@ from scipy.linalg.blas import dtrmm, strmm
 from scipy.linalg.lapack import dtrcon
 
 from hmcgp.numerics.lapack import cholesky_inplace, inverse_triangle_inplace
-from hmcgp.numerics.triangular import squared_lengths
+from hmcgp.numerics.triangular import inner_products, squared_lengths
 from hmcgp.runtime.typing import Array
 
 CONDITION = 4e5  # of a Cholesky factor, below which its inverse is as good as solving with it
 SINGLE_ERROR = 1e-5  # of a probability, by float32
 _SLOPE = 0.121  # of a probability in the variance of its latent value, at most
-_FEW_ROWS = 4  # up to which BLAS is not faster
+FEW_ROWS = 4  # up to which BLAS is not faster
 _POWERS = 10  # iterations for the norm of F, which they underestimate by
 _NORM_MARGIN = 1.5  # at most this, but for rare accidents
 
@@ -62,7 +62,7 @@ class Product:
     lower: bool
 
     def of_rows(self, K: Array) -> Array:
-        if len(K) <= _FEW_ROWS:
+        if len(K) <= FEW_ROWS:
             return squared_lengths(np.ascontiguousarray(K), self.F, self.lower)
         G = self._times(K.astype(self.F.dtype))
         return np.einsum("mn,mn->m", G, G).astype(float)
@@ -161,7 +161,7 @@ class LatentProducts:
         variance : ndarray of shape (m,)
         """
         K = K if self.scale is None else K * self.scale
-        mean = K @ self.alpha
+        mean = self._times_alpha(K)
         if self.explained is None:
             return mean, np.array(k_diag, dtype=float)
         # rounding can leave a variance of -1e-16 where it is 0
@@ -169,7 +169,12 @@ class LatentProducts:
 
     def mean_of_rows(self, K: Array) -> Array:
         """Latent mean at new inputs (see `predict_rows`)."""
-        return np.asarray((K if self.scale is None else K * self.scale) @ self.alpha)
+        return self._times_alpha(K if self.scale is None else K * self.scale)
+
+    def _times_alpha(self, K: Array) -> Array:
+        if self.alpha.ndim == 1 and len(K) <= FEW_ROWS:
+            return inner_products(np.ascontiguousarray(K), self.alpha)
+        return np.asarray(K @ self.alpha)
 
     def in_single(self, variance: float) -> LatentProducts:
         """Products in float32 if probabilities allow it where the prior variance is that, else these."""

@@ -47,13 +47,18 @@ class KeptPredictors:
         """Entry of this key, or None."""
         return self._entries.get(key)
 
-    def keep(self, key: Hashable, entry: Any) -> None:
-        """Keep an entry if there is room."""
+    def has_room(self, nbytes: int) -> bool:
+        """Whether an entry of so many bytes would be kept."""
+        return self._nbytes + nbytes <= KEPT_BYTES
+
+    def keep(self, key: Hashable, entry: Any) -> bool:
+        """Keep an entry if there is room; return whether there is one of this key."""
         nbytes = array_bytes(entry)
         with self._lock:
-            if key not in self._entries and self._nbytes + nbytes <= KEPT_BYTES:
+            if key not in self._entries and self.has_room(nbytes):
                 self._entries[key] = entry
                 self._nbytes += nbytes
+            return key in self._entries
 
     def all_of(self, n: int) -> list[Any] | None:
         """Entries 0, …, n - 1, or None unless all of them are kept."""

@@ -40,6 +40,7 @@ from hmcgp.posterior.over_draws import (
     slices,
     summarise,
 )
+from hmcgp.posterior.packed import packed_moments
 from hmcgp.posterior.prediction_statistics import (
     LogDensity,
     MeanSums,
@@ -99,6 +100,9 @@ def _kept_moments(model: Model, draws: WeightedDraws, X: Array) -> Array | None:
     """Latent moments of all draws, of shape (2, S, m), if predictors of all are kept; else None."""
     if draws.kept is None or not draws.kept.belongs_to(model):
         return None
+    moments = packed_moments(draws.kept, len(draws), X)
+    if moments is not None:
+        return moments
     known = draws.kept.all_of(len(draws))
     return None if known is None else np.asarray(run_tasks([(_moments_of, (known, X))], 1)[0])
 

@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from hmcgp.errors import NotConverged
-from hmcgp.evidence import Laplace
-from hmcgp.kernels import SquaredExponential
+from hmcgp.errors import InvalidInput, NotConverged
+from hmcgp.evidence import Laplace, products
+from hmcgp.kernels import Linear, Matern, SquaredExponential
 from hmcgp.likelihoods import Gaussian, LabelNoise
 from hmcgp.model import Model
 from hmcgp.posterior import intervals, kept, predict
 from hmcgp.posterior.kept import KeptPredictors
+from hmcgp.posterior.packed import packed_moments
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime.memory import array_bytes
 from tests.helpers.checks import classification_problem
@@ -172,3 +173,57 @@ def test_a_failure_leaves_nothing_wrong_behind(monkeypatch):
     np.testing.assert_array_equal(
         predict.probabilities(model, draws, NEW), predict.probabilities(model, without(draws), NEW)
     )
+
+
+# -- few rows ----------------------------------------------------------------------------------------------------------
+
+
+def packs_of(draws):
+    return draws.kept.get("packed")
+
+
+@pytest.mark.parametrize("evidence", ["laplace", "ep"])
+@pytest.mark.parametrize("kernel", [SquaredExponential(), SquaredExponential(ard=True), Matern(nu=1.5)])
+def test_few_rows_have_the_moments_of_each_draw(evidence, kernel):
+    model = Model(X, Y, kernel=kernel, evidence=evidence)
+    theta = np.exp(np.random.default_rng(6).normal(0.5, 0.4, size=(30, model.n_dim)))
+    theta[::3, 0] = 4000.0  # a variance for which float32 does not do
+    draws = keeping(model, theta)
+    predict.probabilities(model, draws, NEW)
+    for rows in (NEW[:1], NEW[:4], NEW[1:4, ::-1]):
+        moments = packed_moments(draws.kept, len(draws), rows)
+        np.testing.assert_array_equal(moments, predict.latent_moments(model, without(draws), rows))
+    assert {pack.F.dtype.name: len(pack.numbers) for pack in packs_of(draws)} == {"float64": 10, "float32": 20}
+    assert packed_moments(draws.kept, len(draws), NEW[:5]) is None
+    draws.kept.clear()
+    assert packs_of(draws) is None
+
+
+def test_draws_are_packed_within_the_bound_only(monkeypatch):
+    model = model_of("laplace")
+    draws = keeping(model)
+    predict.probabilities(model, draws, NEW)
+    alone = draws.kept.nbytes
+    monkeypatch.setattr(kept, "KEPT_BYTES", alone + 1000)
+    unpacked = predict.probabilities(model, draws, NEW[:1])
+    assert packs_of(draws) is None
+    monkeypatch.undo()
+    np.testing.assert_array_equal(predict.probabilities(model, draws, NEW[:1]), unpacked)
+    assert draws.kept.nbytes == alone + sum(array_bytes(pack) for pack in packs_of(draws))
+    assert array_bytes(packs_of(draws)) < 0.6 * alone
+
+
+def test_draws_that_are_no_products_are_not_packed(monkeypatch):
+    model = model_of("laplace")
+    draws = keeping(model)
+    monkeypatch.setattr(products, "CONDITION", 0.5)  # below that of any matrix: by solving
+    predict.probabilities(model, draws, NEW)
+    assert packed_moments(draws.kept, len(draws), NEW[:1]) is None
+
+
+def test_few_rows_that_overflow_are_refused():
+    model = Model(X, Y, kernel=Linear())
+    draws = keeping(model, np.ones((3, model.n_dim)))
+    predict.probabilities(model, draws, NEW)
+    with pytest.raises(InvalidInput, match="too far from the training inputs"):
+        predict.probabilities(model, draws, np.array([[1e200, 0.0]]))

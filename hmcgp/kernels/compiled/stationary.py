@@ -99,6 +99,17 @@ def cross_covariance(Z: Array, Z2: Array, variance: float) -> Array:
 
 
 @compiled
+def cross_covariances(X: Array, X2: Array, variance: Array, length_scale: Array) -> Array:
+    """Covariances between m rows of X and n of X2 for each variance and the length scales of it, of shape (S, m, n)."""
+    K, work = np.empty((variance.shape[0], X.shape[0], X2.shape[0])), np.empty(X2.shape[0])
+    for s in range(variance.shape[0]):
+        Z, Z2 = scaled_transpose(X, length_scale[s]), scaled_transpose(X2, length_scale[s])
+        for i in range(X.shape[0]):
+            _row(Z, i, Z2, X2.shape[0], variance[s], work, K[s, i])
+    return K
+
+
+@compiled
 def pull_back_cross(G: Array, W: Array, Z: Array, Z2: Array) -> tuple[float, Array]:
     """Σ_ij G_ij W_ij, and Σ_ij G_ij W_ij (z_ik - z2_jk)² for each input k, for G and W of shape (n, m)."""
     d, n, m = Z.shape[0], Z.shape[1], Z2.shape[1]
