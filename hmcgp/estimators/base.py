@@ -290,7 +290,9 @@ class GaussianProcess(Inspection, Conventions):
         check_is_fitted(self)
         X = self._targets.layout.prediction_inputs(self._scaled(X))
         if each_draw and isinstance(self.predict_draws, str):
-            return self.model_, replace(self._kept_draws(), progressbar=bool(self.progressbar)), X
+            averaged = self._averaged_draws()
+            kept = None if averaged.kept is None else averaged.kept.part("each draw")
+            return self.model_, replace(self._kept_draws(), kept=kept, progressbar=averaged.progressbar), X
         return self.model_, self._averaged_draws(), X
 
     def _averaged_draws(self) -> WeightedDraws:
@@ -302,9 +304,11 @@ class GaussianProcess(Inspection, Conventions):
         """Drop what predictions keep between calls.
 
         The first prediction after a fit solves the latent posterior of each draw and keeps what later ones need of it:
-        an n x n matrix of 4 or 8 bytes per number for each draw (for C classes C + 1 of them), until 1 GiB is full.
-        Draws beyond are solved in every call.  Results are the same, to the last bit, with and without; `fit` and
-        `append` drop everything, and pickles and files of `save` hold none of it.
+        an n x n matrix of 4 or 8 bytes per number for each draw (for C classes C + 1 of them), and half as much again
+        from the first prediction of up to four rows on, until 1 GiB is full.  Of that, results for each draw
+        (`predict_proba_draws`) and joint ones (`sample_y`, `return_cov`), which keep one or two such matrices of 8
+        bytes per number, take 512 MiB at most.  Draws beyond are solved in every call.  Results are the same, to the
+        last bit, with and without; `fit` and `append` drop everything, and pickles and files of `save` hold none of it.
         """
         check_is_fitted(self)
         self._predictions.clear()

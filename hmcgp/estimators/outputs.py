@@ -127,7 +127,7 @@ class OneOutput:
             return responses.samples(rng, model, draws, X, None, n)
         chosen = rng.choice(len(draws), size=n, p=draws.weight / draws.total)
         groups, counts = np.unique(chosen, return_counts=True)
-        joint = predict.observed_jointly(model, draws.theta[groups], X)
+        joint = predict.observed_jointly(model, draws, X, groups.tolist())
         drawn = [self.draw(rng, *moments, count) for moments, count in zip(joint, counts, strict=True)]
         return np.asarray(rng.permutation(np.concatenate(drawn)))  # samples of one draw need not lie side by side
 

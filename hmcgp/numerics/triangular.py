@@ -47,7 +47,7 @@ def squared_lengths(K: Array, F: Array, lower: bool) -> Array:
 
 @compiled_with_lock
 def inner_products(K: Array, a: Array) -> Array:
-    """k'a for each row k of K, of shape (m, n)."""
+    """Inner product k'a for each row k of K, of shape (m, n)."""
     out = np.empty(K.shape[0])
     for r in range(K.shape[0]):
         total = 0.0

@@ -7,6 +7,7 @@ m x m numbers, or Cm x Cm for C classes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,9 +45,11 @@ def probability_samples(
     weight 2 has about two samples, with a latent function each.
     """
     draws = WeightedDraws.of(draws)
-    theta = draws.theta[resampled(draws.weight)]
-    normals = as_generator(random_state).standard_normal((len(theta), len(X), *latent_shape(model)))
-    return summarise(_ProbabilitySamples(X, normals), model, theta, n_jobs=n_jobs)
+    chosen = resampled(draws.weight)
+    kept = None if draws.kept is None else draws.kept.part("resampled")
+    equal = WeightedDraws(draws.theta[chosen], np.ones(len(chosen)), kept, draws.progressbar)
+    normals = as_generator(random_state).standard_normal((len(chosen), len(X), *latent_shape(model)))
+    return summarise(_ProbabilitySamples(X, normals), model, equal, n_jobs=n_jobs)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class _ProbabilitySamples(Statistic):
 
     X: Array
     normals: Array  # (S, m), or (S, m, C)
+    keeps: ClassVar[bool] = True
 
     def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
         return n_draws, len(self.X), model.likelihood.count(model.y)

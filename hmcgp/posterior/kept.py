@@ -1,7 +1,8 @@
 """Parts of the draws that predictions keep between calls, in bounded memory.
 
 Entries are added until KEPT_BYTES are full; draws beyond are solved whenever they are needed.  So a call has the same
-results, to the last bit, whether its draws are kept or not.  Several threads may predict at the same time: an entry is
+results, to the last bit, whether its draws are kept or not.  Averages come first: what results for each draw, and joint
+ones, keep (`part`) may fill PARTS_BYTES of these.  Several threads may predict at the same time: an entry is
 the same whoever adds it.  Nothing is kept in a pickle, nor in a copy.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 from hmcgp.runtime.memory import array_bytes
 
 KEPT_BYTES = 2**30  # of predictors, mostly one n x n matrix for each draw
+PARTS_BYTES = 2**29  # of these at most, for parts
 
 
 class KeptPredictors:
@@ -29,7 +31,9 @@ class KeptPredictors:
         self._model = model
         self._entries: dict[Hashable, Any] = {}
         self._nbytes = 0
-        self._lock = threading.Lock()
+        self._whole = self  # what this is a part of
+        self._parts: dict[str, KeptPredictors] = {}
+        self._lock = threading.Lock()  # of the whole and its parts
 
     def __reduce__(self) -> tuple[type[KeptPredictors], tuple[()]]:
         return KeptPredictors, ()
@@ -38,10 +42,20 @@ class KeptPredictors:
         """Whether the predictors are those of this model."""
         return self._model is model and model is not None
 
+    def part(self, name: str) -> KeptPredictors:
+        """Entries of other draws, or of another sort, under the same bound and cleared with these."""
+        whole = self._whole
+        with whole._lock:
+            part = self._parts.get(name)
+            if part is None:
+                part = self._parts[name] = KeptPredictors(self._model)
+                part._whole, part._lock = whole, whole._lock
+            return part
+
     @property
     def nbytes(self) -> int:
-        """Memory of all that is kept."""
-        return self._nbytes
+        """Memory of all that is kept, parts included."""
+        return self._nbytes + sum(part.nbytes for part in list(self._parts.values()))
 
     def get(self, key: Hashable) -> Any:
         """Entry of this key, or None."""
@@ -49,7 +63,9 @@ class KeptPredictors:
 
     def has_room(self, nbytes: int) -> bool:
         """Whether an entry of so many bytes would be kept."""
-        return self._nbytes + nbytes <= KEPT_BYTES
+        whole = self._whole
+        in_parts = whole.nbytes - whole._nbytes
+        return whole.nbytes + nbytes <= KEPT_BYTES and (self is whole or in_parts + nbytes <= PARTS_BYTES)
 
     def keep(self, key: Hashable, entry: Any) -> bool:
         """Keep an entry if there is room; return whether there is one of this key."""
@@ -66,6 +82,11 @@ class KeptPredictors:
         return None if None in found else found
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop everything, of all parts."""
         with self._lock:
-            self._entries, self._nbytes = {}, 0
+            self._drop()
+
+    def _drop(self) -> None:
+        self._entries, self._nbytes = {}, 0
+        for part in self._parts.values():
+            part._drop()

@@ -4,7 +4,7 @@ Draws come in groups of fixed size, within which each is solved warm from the on
 number of workers.  Groups run so many at a time that their results take HELD_BYTES, or one per worker.
 
 What predictions need of a draw may be kept between calls (`kept`), by workers that are threads: those draws are not
-solved again.
+solved again.  That is the predictor of a draw or, where covariances between new rows are asked for, its posterior.
 """
 
 from __future__ import annotations
@@ -96,6 +96,19 @@ class Kept(NamedTuple):
     failed: bool  # at first, so that it comes after the others
 
 
+class KeptSolution(NamedTuple):
+    """Kept part of a draw for predictions that need its latent posterior: covariances between new rows."""
+
+    kernel: Kernel
+    evidence: Evidence
+    failed: bool  # as of `Kept`
+
+    @property
+    def start(self) -> Array:
+        """Start of the solution of the next draw."""
+        return self.evidence.posterior.start
+
+
 class Group(NamedTuple):
     """Consecutive draws whose result is merged into that of the draws before."""
 
@@ -127,6 +140,8 @@ class Reduction(ABC, Generic[D]):
 
 class Statistic(Reduction[SolvedDraw]):
     """An array computed from the latent posteriors of all draws."""
+
+    keeps: ClassVar[bool] = False  # whether they are kept between calls, as for predictions
 
 
 class Prediction(Reduction[PredictingDraw]):
@@ -208,27 +223,29 @@ class _GroupValue:
         self.value = np.full(statistic.shape(model, len(draws)), statistic.fill)
         self._statistic, self._model, self._draws, self._first, self._bar = statistic, model, draws, first, bar
         self._predicts = isinstance(statistic, Prediction)
-        self._kept = kept if self._predicts and kept is not None and kept.belongs_to(model) else None
+        self._kept = _kept_for(statistic, model, kept)
         self._before = 0.0
 
-    def known(self, s: int) -> Kept | None:
+    def known(self, s: int) -> Kept | KeptSolution | None:
         """Kept part of a draw of the group."""
         return None if self._kept is None else self._kept.get(self._first + s)
 
     def add(self, s: int, kernel: Kernel, evidence: Evidence, *, failed: bool = False) -> None:
         """Take a draw that was solved into account, and keep what predictions need of it."""
-        theta = self._draws.theta[s]
+        known: Kept | KeptSolution = KeptSolution(kernel, evidence, failed)
         if self._predicts:
-            known = Kept(predictor(self._model, theta, kernel, evidence), evidence.posterior.start, failed)
-            if self._kept is not None:
-                self._kept.keep(self._first + s, known)
-            self.add_known(s, known)
-        else:
-            self._update(SolvedDraw(*self._place(s), theta, kernel, evidence))
+            found = predictor(self._model, self._draws.theta[s], kernel, evidence)
+            known = Kept(found, evidence.posterior.start, failed)
+        if self._kept is not None:
+            self._kept.keep(self._first + s, known)
+        self.add_known(s, known)
 
-    def add_known(self, s: int, known: Kept) -> None:
-        """Take a draw of which predictions are known into account."""
-        self._update(PredictingDraw(*self._place(s), known.predictor, self._kept))
+    def add_known(self, s: int, known: Kept | KeptSolution) -> None:
+        """Take a draw of which predictions, or the solution, are known into account."""
+        if isinstance(known, Kept):
+            self._update(PredictingDraw(*self._place(s), known.predictor, self._kept))
+        else:
+            self._update(SolvedDraw(*self._place(s), self._draws.theta[s], known.kernel, known.evidence))
 
     def _place(self, s: int) -> tuple[Model, int, int, float, float]:
         return self._model, s, self._first + s, float(self._draws.weight[s]), self._before
@@ -238,6 +255,27 @@ class _GroupValue:
         self._before += draw.weight
         if self._bar is not None:
             self._bar.advance()
+
+
+def _kept_for(statistic: Reduction[Any], model: Model, kept: KeptPredictors | None) -> KeptPredictors | None:
+    """Entries that a statistic of this model keeps, if it keeps any."""
+    if kept is None or not kept.belongs_to(model):
+        return None
+    if isinstance(statistic, Statistic):
+        return kept.part("solutions") if statistic.keeps else None
+    return kept
+
+
+def posterior_of(model: Model, draws: WeightedDraws, s: int) -> tuple[Kernel, Evidence]:
+    """Kernel and latent posterior at one draw (`Model.posterior`), solved by itself, and kept where the draws keep."""
+    if draws.kept is None or not draws.kept.belongs_to(model):
+        return model.posterior(draws.theta[s])
+    part = draws.kept.part("single solutions")
+    known = part.get(s)
+    if known is None:
+        known = model.posterior(draws.theta[s])
+        part.keep(s, known)
+    return known[0], known[1]
 
 
 def _by_continuation(model: Model, theta: Array, solved: tuple[Array, Array] | None) -> tuple[Kernel, Evidence]:

@@ -19,7 +19,7 @@ and HELD_BYTES or a group per worker beside them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,6 +37,7 @@ from hmcgp.posterior.over_draws import (
     SolvedDraw,
     Statistic,
     latent_shape,
+    posterior_of,
     slices,
     summarise,
 )
@@ -255,11 +256,17 @@ def joint_log_density(model: Model, draws: Draws, X: Array, y: Array, *, n_jobs:
     return summarise(_JointLogDensity(X, y), model, draws, n_jobs=n_jobs) - np.log(WeightedDraws.of(draws).total)
 
 
-def observed_jointly(model: Model, draws: Draws, X: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield mean, of shape (m,) or (m, k), and covariance (m, m) of new observations, noise included, for each draw."""
-    for theta in WeightedDraws.of(draws).theta:
-        kernel, evidence = model.posterior(theta)
-        yield _observed_jointly(model, kernel, evidence, model.likelihood_at(theta), X)
+def observed_jointly(
+    model: Model, draws: Draws, X: Array, some: Iterable[int] | None = None
+) -> Iterator[tuple[Array, Array]]:
+    """Yield mean, of shape (m,) or (m, k), and covariance (m, m) of new observations, noise included, for each draw.
+
+    With `some`, for those of these numbers.
+    """
+    draws = WeightedDraws.of(draws)
+    for s in range(len(draws)) if some is None else some:
+        kernel, evidence = posterior_of(model, draws, s)
+        yield _observed_jointly(model, kernel, evidence, model.likelihood_at(draws.theta[s]), X)
 
 
 @dataclass(frozen=True)
@@ -269,6 +276,7 @@ class _JointLogDensity(Statistic):
     X: Array
     y: Array
     fill: ClassVar[float] = -np.inf
+    keeps: ClassVar[bool] = True
 
     def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
         return (len(self.y),)

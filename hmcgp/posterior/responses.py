@@ -24,7 +24,7 @@ from hmcgp.likelihoods import Counts
 from hmcgp.model import Model
 from hmcgp.posterior import mixture, over_draws
 from hmcgp.posterior.joint import covariance_root, latent_jointly
-from hmcgp.posterior.over_draws import Group, PredictingDraw, Prediction, slices, summarise
+from hmcgp.posterior.over_draws import Group, PredictingDraw, Prediction, posterior_of, slices, summarise
 from hmcgp.posterior.predict import latent_moments
 from hmcgp.posterior.row_blocks import latent_blocks
 from hmcgp.posterior.weights import Draws, WeightedDraws
@@ -76,22 +76,22 @@ def samples(rng: Any, model: Model, draws: WeightedDraws, X: Array, sizes: Array
     """Observations at all rows of X jointly, of shape (n_samples, m), each under a draw taken by its weight."""
     chosen = rng.choice(len(draws), size=n_samples, p=draws.weight / draws.total)
     groups, counts = np.unique(chosen, return_counts=True)
-    drawn = [_drawn(rng, model, draws.theta[s], X, sizes, count) for s, count in zip(groups, counts, strict=True)]
+    drawn = [_drawn(rng, model, draws, int(s), X, sizes, count) for s, count in zip(groups, counts, strict=True)]
     return np.asarray(rng.permutation(np.concatenate(drawn)))  # samples of one draw need not lie side by side
 
 
 def replicates(rng: Any, model: Model, draws: Draws, sizes: Array | None) -> Array:
     """Observations drawn anew at the training rows, one table for each draw of the hyperparameters, of shape (S, n)."""
-    thetas = WeightedDraws.of(draws).theta
-    return np.concatenate([_drawn(rng, model, theta, model.X, sizes, 1) for theta in thetas])
+    draws = WeightedDraws.of(draws)
+    return np.concatenate([_drawn(rng, model, draws, s, model.X, sizes, 1) for s in range(len(draws))])
 
 
-def _drawn(rng: Any, model: Model, theta: Array, X: Array, sizes: Array | None, n: int) -> Array:
+def _drawn(rng: Any, model: Model, draws: WeightedDraws, s: int, X: Array, sizes: Array | None, n: int) -> Array:
     """Observations under one draw of the hyperparameters, of shape (n, m)."""
-    kernel, evidence = model.posterior(theta)
+    kernel, evidence = posterior_of(model, draws, s)
     mean, covariance = latent_jointly(model, kernel, evidence, X)
     f = mean + rng.standard_normal((n, len(X))) @ covariance_root(covariance).T
-    likelihood: Any = model.likelihood_at(theta)
+    likelihood: Any = model.likelihood_at(draws.theta[s])
     return np.asarray(likelihood.draw(rng, f) if sizes is None else likelihood.draw(rng, f, sizes))
 
 

@@ -12,7 +12,7 @@ from hmcgp.evidence import Laplace, products
 from hmcgp.kernels import Linear, Matern, SquaredExponential
 from hmcgp.likelihoods import Gaussian, LabelNoise
 from hmcgp.model import Model
-from hmcgp.posterior import intervals, kept, predict
+from hmcgp.posterior import intervals, joint, kept, predict
 from hmcgp.posterior.kept import KeptPredictors
 from hmcgp.posterior.packed import packed_moments
 from hmcgp.posterior.weights import WeightedDraws
@@ -227,3 +227,59 @@ def test_few_rows_that_overflow_are_refused():
     predict.probabilities(model, draws, NEW)
     with pytest.raises(InvalidInput, match="too far from the training inputs"):
         predict.probabilities(model, draws, np.array([[1e200, 0.0]]))
+
+
+# -- results for each draw, and joint ones -----------------------------------------------------------------------------
+
+
+def joint_calls(name):
+    if name == "numbers":
+        return [
+            lambda m, d: np.array([cov for _, cov in predict.observed_jointly(m, d, NEW)]),
+            lambda m, d: np.array([cov for _, cov in predict.observed_jointly(m, d, NEW, [3, 1])]),
+        ]
+    return [
+        lambda m, d: joint.probability_samples(m, d, NEW, 0),
+        lambda m, d: predict.probabilities(m, d, NEW),
+    ]
+
+
+@pytest.mark.parametrize("name", ["laplace", "ep", "numbers", "classes"])
+@pytest.mark.parametrize("room", [2**29, 0])
+def test_joint_results_solve_once_and_do_not_change(name, room, monkeypatch):
+    monkeypatch.setattr(kept, "PARTS_BYTES", room)
+    model = model_of(name)
+    draws = keeping(model, THETA[:6])
+    first = [call(model, draws) for call in joint_calls(name)]
+    nbytes, solved, solve = draws.kept.nbytes, [], model.posterior
+    monkeypatch.setattr(model, "posterior", lambda *args: solved.append(1) or solve(*args), raising=False)
+    again = [call(model, draws) for call in joint_calls(name)]
+    assert draws.kept.nbytes == nbytes
+    assert bool(solved) == (room == 0)
+    for one, two, three in zip(
+        first, again, (call(model, without(draws)) for call in joint_calls(name)), strict=True
+    ):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, three)
+    draws.kept.clear()
+    assert draws.kept.nbytes == 0
+
+
+def test_parts_share_one_bound(monkeypatch):
+    monkeypatch.setattr(kept, "KEPT_BYTES", 100 * 8)
+    monkeypatch.setattr(kept, "PARTS_BYTES", 50 * 8)
+    whole = KeptPredictors("model")
+    part, inner = whole.part("a"), whole.part("a").part("b")
+    assert whole.part("a") is part
+    assert whole.part("b") is not inner
+    assert inner.belongs_to("model")
+    assert part.keep(0, np.zeros(30))
+    assert not inner.keep(0, np.zeros(30))
+    assert inner.keep(1, np.zeros(20))
+    assert not part.keep(1, np.zeros(1))
+    assert whole.keep(0, np.zeros(50))
+    assert not whole.keep(1, np.zeros(1))
+    assert whole.nbytes == 800
+    whole.clear()
+    assert whole.nbytes == part.nbytes == inner.nbytes == 0
+    assert part.get(0) is inner.get(1) is None
