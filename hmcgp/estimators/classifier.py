@@ -271,7 +271,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         Notes
         -----
         Joint samples take a covariance of all rows, m x m, or Cm x Cm for C > 2 classes, and its factor for each draw:
-        they are for up to a few thousand rows.
+        they are for up to a few thousand rows.  The first call solves the draws and keeps them (`clear_cache`).
         """
         check_flag("latent", latent)
         if latent:

@@ -93,6 +93,37 @@ def test_later_calls_solve_nothing_until_the_cache_is_cleared(gp, monkeypatch):
     assert len(solved) == N_AVERAGED
 
 
+@pytest.mark.parametrize("predict_draws", ["auto", 60])
+@pytest.mark.parametrize(
+    ("estimator", "calls"),
+    [
+        (GPClassifier, ["predict_proba_draws", "joint_draws"]),
+        (GPRegressor, ["covariance", "sample_y"]),
+    ],
+)
+def test_results_for_each_draw_and_joint_ones_solve_once(estimator, calls, predict_draws, monkeypatch):
+    targets = LABELS if estimator is GPClassifier else NUMBERS
+    own = with_draws(estimator(SquaredExponential(), predict_draws=predict_draws), targets, 120)
+    call = {
+        "predict_proba_draws": lambda: own.predict_proba_draws(NEW[:3]),
+        "joint_draws": lambda: own.predict_proba_draws(NEW[:3], latent=True),
+        "covariance": lambda: own.predict(NEW[:3], return_cov=True)[1],
+        "sample_y": lambda: own.sample_y(NEW[:3], 50),
+    }
+    solved, solve = [], own.model_.posterior
+    monkeypatch.setattr(own.model_, "posterior", lambda *args: solved.append(1) or solve(*args), raising=False)
+    first = [call[name]() for name in calls]
+    assert solved
+    solved.clear()
+    for name, before in zip(calls, first, strict=True):
+        np.testing.assert_array_equal(call[name](), before)
+    assert not solved
+    own.clear_cache()
+    for name, before in zip(calls, first, strict=True):
+        np.testing.assert_array_equal(call[name](), before)
+    assert solved
+
+
 def test_fit_and_append_drop_what_was_kept():
     reg = with_draws(GPRegressor(SquaredExponential()), NUMBERS, n=30)
     before = reg.predict(NEW)

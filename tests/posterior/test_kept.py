@@ -256,9 +256,7 @@ def test_joint_results_solve_once_and_do_not_change(name, room, monkeypatch):
     again = [call(model, draws) for call in joint_calls(name)]
     assert draws.kept.nbytes == nbytes
     assert bool(solved) == (room == 0)
-    for one, two, three in zip(
-        first, again, (call(model, without(draws)) for call in joint_calls(name)), strict=True
-    ):
+    for one, two, three in zip(first, again, (call(model, without(draws)) for call in joint_calls(name)), strict=True):
         np.testing.assert_array_equal(one, two)
         np.testing.assert_array_equal(one, three)
     draws.kept.clear()
