@@ -111,9 +111,9 @@ class Laplace(SolverProvider):
     Notes
     -----
     Conjugate gradients are for dense covariances and all these likelihoods but Student's t.  They take a fifth to a
-    third less time for a mode from scratch and up to a fifth less for one from nearby, as leapfrog steps find it; where
-    the prior variance is large they take more products and gain nothing.  Where 100 + n/5 products have not led to the
-    mode, factorisations take over.
+    third less time for a mode from scratch, and about a tenth less from a mode nearby, as along trajectories; where the
+    prior variance is large, more products are needed and nothing is gained.  Where 100 + n/5 products have not led to
+    the mode, factorisations take over.
     """
 
     tol: float = 1e-10
