@@ -21,7 +21,7 @@ for by isinstance.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import ClassVar, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+from typing import ClassVar, NamedTuple, NoReturn, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,6 +202,14 @@ class SupportsWorkSpace(Protocol):
         """How many n x n arrays an evaluation with its gradient holds at its peak, at least, K and G among them."""
 
 
+def refuse_low_rank(provider: EvidenceProvider) -> NoReturn:
+    """Refuse inducing inputs, on behalf of a provider that does not know them."""
+    raise InvalidInput(
+        f"{type(provider).__name__} knows dense covariances only, and there are inducing inputs: take inducing=None, "
+        "or evidence='laplace', 'ep' or 'lower' for two classes, 'laplace' for more, or 'exact' for numbers."
+    )
+
+
 class Provider(ABC):
     """Base class of the evidence providers: one checked call, of which subclasses define `_solve`."""
 
@@ -240,7 +248,8 @@ class Provider(ABC):
         Evidence
             `dK` has the shape of K: where classes share K, it is the sum of their gradients.  `dlik` has the
             derivatives with respect to the parameters of the likelihood.  `n_iter` is the number of iterations, one
-            factorisation less than were made; of `Iterative`, the number of products with K.
+            factorisation less than were made; of `Laplace` by conjugate gradients, the number of Newton steps; of
+            `Iterative`, the number of products with K.
 
         Raises
         ------
@@ -249,6 +258,7 @@ class Provider(ABC):
         NotPositiveDefinite, NotConverged
             The only two errors that come from the numbers; `hmcgp.model` catches them.
         """
+        self.check_use(likelihood, dense=not isinstance(K, Structure))
         if not isinstance(K, Structure):
             self._check_covariance(K, likelihood)
         self._check_targets(y, likelihood, K.shape[-1])
@@ -277,11 +287,18 @@ class Provider(ABC):
     def _solve_low_rank(
         self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool
     ) -> Evidence:
-        """Evidence under a covariance of low rank plus a diagonal, where a provider knows it."""
-        raise InvalidInput(
-            f"{type(self).__name__} knows dense covariances only: give no inducing inputs (inducing=None), or take "
-            "evidence='laplace', 'ep' or 'lower' for two classes, 'laplace' for more, or 'exact' for numbers."
-        )
+        """Evidence under a covariance of low rank plus a diagonal, where a provider knows it (`takes_low_rank`)."""
+        raise NotImplementedError
+
+    def check_use(self, likelihood: Likelihood, *, dense: bool) -> None:
+        """Refuse a likelihood, or a covariance that is not dense, which the provider does not know by its settings.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        if not (dense or self.takes_low_rank):
+            refuse_low_rank(self)
 
     def matrices(self, n_latents: int) -> int:
         """How many n x n arrays an evaluation holds at least (see `SupportsWorkSpace`)."""

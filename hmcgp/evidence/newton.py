@@ -48,6 +48,15 @@ def dot(x: Array, y: Array) -> float:
 
 
 @compiled_inside
+def largest_variance(K: Array) -> float:
+    """Largest K_ii."""
+    scale = 0.0
+    for i in range(K.shape[0]):
+        scale = max(scale, K[i, i])
+    return scale
+
+
+@compiled_inside
 def scale_row(a: float, row: Array, b: Array, out: Array) -> None:
     """Write a row_j b_j into out, all of one length: six times as fast by rows as by two subscripts in a loop."""
     for j in range(row.shape[0]):
@@ -107,3 +116,24 @@ def accept(state: Array) -> None:
     """Move to the trial rows."""
     copy(state[row.TRIAL_ALPHA], state[row.ALPHA])
     copy(state[row.TRIAL_LATENT], state[row.LATENT])
+
+
+@compiled_inside
+def accelerate(state: Array, first: bool) -> None:
+    """Turn a chord direction δ into s = δ - θ(moved + δ - δ_last), θ = <δ, δ - δ_last>/|δ - δ_last|².
+
+    Chord steps shrink mostly along one eigenvector; the secant (Anderson's method with one step of memory) removes it.
+    """
+    product, square = 0.0, 0.0
+    for i in range(state.shape[1]):
+        change = state[row.STEP_LATENT, i] - state[row.LAST_STEP_LATENT, i]
+        product += state[row.STEP_LATENT, i] * change
+        square += change * change
+    theta = 0.0 if first or square == 0.0 else product / square
+    alpha = row.STEP_ALPHA, row.LAST_STEP_ALPHA, row.MOVED_ALPHA
+    latent = row.STEP_LATENT, row.LAST_STEP_LATENT, row.MOVED_LATENT
+    for step_row, last_row, moved_row in (alpha, latent):
+        step, last, moved = state[step_row], state[last_row], state[moved_row]
+        for i in range(state.shape[1]):
+            better = step[i] - theta * (moved[i] + step[i] - last[i])
+            last[i], step[i], moved[i] = step[i], better, better

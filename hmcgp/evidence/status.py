@@ -13,7 +13,9 @@ CONVERGED, NOT_POSITIVE_DEFINITE, NOT_CONVERGED = 0, 1, 2  # how a compiled solv
 GOING_ON = -1  # it has not ended yet
 
 
-def raise_for_status(provider: SolverProvider, status: int, n_factor: int, residual: float, K: Array) -> None:
+def raise_for_status(
+    provider: SolverProvider, status: int, n_iter: int, residual: float, K: Array, counted: str = "factorisations"
+) -> None:
     """Turn the status of a compiled solver into a typed error."""
     name = type(provider).__name__
     if status == NOT_POSITIVE_DEFINITE:
@@ -23,7 +25,7 @@ def raise_for_status(provider: SolverProvider, status: int, n_factor: int, resid
         )
     if status == NOT_CONVERGED:
         raise NotConverged(
-            f"{name}: {provider.criterion} {residual:.1e} > tol {provider.tol:.1e} after {n_factor} factorisations; "
+            f"{name}: {provider.criterion} {residual:.1e} > tol {provider.tol:.1e} after {n_iter} {counted}; "
             f"{provider.remedy}."
         )
 

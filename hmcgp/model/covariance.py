@@ -15,6 +15,7 @@ from sklearn.utils import check_array
 
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
 from hmcgp.evidence import EvidenceProvider, Provider
+from hmcgp.evidence.base import refuse_low_rank
 from hmcgp.evidence.low_rank import LowRank, LowRankAdjoint, LowRankClasses
 from hmcgp.evidence.low_rank.ep import refuse_steps
 from hmcgp.kernels import Kernel, contract
@@ -65,6 +66,7 @@ def check_inducing(inducing: Any, X: Array, likelihood: Likelihood, evidence: Ev
         For other shapes, more inputs than rows, equal ones, and inputs beyond the range of those of the rows.
     """
     if inducing is None:
+        check_structure(None, likelihood, evidence)
         return None
     Z = check_inducing_inputs(inducing, *X.shape)
     refuse_outside(Z, X.min(axis=0), X.max(axis=0))
@@ -101,13 +103,10 @@ def refuse_outside(Z: Array, low: Array, high: Array) -> None:
 
 
 def check_structure(inducing: Array | None, likelihood: Likelihood, evidence: EvidenceProvider) -> None:
-    """Refuse inducing inputs where likelihood or evidence know dense covariances only."""
-    if inducing is None:
-        return
-    name = type(evidence).__name__
-    if not (isinstance(evidence, Provider) and evidence.takes_low_rank):
-        raise InvalidInput(
-            f"{name} knows dense covariances only, and there are inducing inputs: take inducing=None, or "
-            "evidence='laplace', 'ep' or 'lower' for two classes, 'laplace' for more, or 'exact' for numbers."
-        )
-    refuse_steps(likelihood)
+    """Refuse inducing inputs where likelihood or evidence know dense covariances only, by their settings or at all."""
+    if isinstance(evidence, Provider):
+        evidence.check_use(likelihood, dense=inducing is None)
+    elif inducing is not None:
+        refuse_low_rank(evidence)
+    if inducing is not None:
+        refuse_steps(likelihood)

@@ -27,7 +27,7 @@ from hmcgp.kernels import Kernel, contract
 from hmcgp.likelihoods import Likelihood, Logistic, Probit
 from hmcgp.model import block_work
 from hmcgp.model.compatibility import as_likelihood
-from hmcgp.model.covariance import check_inducing_inputs, refuse_outside
+from hmcgp.model.covariance import check_inducing_inputs, check_structure, refuse_outside
 from hmcgp.model.inducing import CANDIDATES, spread_inputs
 from hmcgp.model.model import Model
 from hmcgp.model.row_blocks import RowBlocks, Rows
@@ -222,3 +222,4 @@ def _check_pair(model: Model) -> None:
             "rows that are spread over workers are known with evidence='laplace' (likelihood 'logistic' or 'probit') "
             "and evidence='exact' (numbers; weights come with the rows): take one of these, or Model(inducing=...)."
         )
+    check_structure(model.X, model.likelihood, model.evidence)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hmcgp import Model
 from hmcgp.errors import InvalidInput
-from hmcgp.evidence import EP, Iterative, LatentSampling, UpperBound
+from hmcgp.evidence import EP, Iterative, Laplace, LatentSampling, UpperBound
 from hmcgp.evidence.rounding import LOST_NATS
 from hmcgp.likelihoods import Binomial, Gaussian, LabelNoise, Ordinal, OutputNoise, StudentT
 from hmcgp.model.compatibility import PROVIDERS
@@ -34,6 +34,10 @@ PAIRS = [
     for likelihood in provider.supports
     if provider not in (UpperBound, LatentSampling)  # no density to follow
 ]
+SETTINGS = {  # of labels, that make no difference to the answer
+    EP: ("sweeps", ["parallel", "sequential"]),
+    Laplace: ("newton", ["cholesky", "conjugate_gradients"]),
+}
 
 
 class Question(NamedTuple):
@@ -63,8 +67,9 @@ def random_question(rng: np.random.Generator) -> Question:
     elif kind.targets == "labels":
         y = trees.labels(rng, X)
         likelihood = LabelNoise(link=pick(rng, ["probit", "step"])) if kind is LabelNoise else kind()
-        if provider is EP and kind is not LabelNoise:
-            evidence = EP(sweeps=pick(rng, ["parallel", "sequential"]))
+        if kind is not LabelNoise and provider in SETTINGS:
+            name, values = SETTINGS[provider]
+            evidence = provider(**{name: pick(rng, values)})
     elif kind.targets == "counts":
         likelihood, y = random_counts(rng, kind, n)
     elif kind.targets == "levels":

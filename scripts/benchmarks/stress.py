@@ -52,6 +52,7 @@ class Pair(NamedTuple):
 PAIRS = {
     "laplace-logistic": Pair(Laplace(), Logistic()),
     "laplace-probit": Pair(Laplace(), Probit()),
+    "laplace-products": Pair(Laplace(newton="conjugate_gradients"), Logistic()),
     "ep-probit": Pair(EP(), Probit()),
     "ep-logistic": Pair(EP(), Logistic()),
     "ep-noise-probit": Pair(EP(), LabelNoise(), LABEL_NOISE),

@@ -224,7 +224,7 @@ def main() -> None:
 
     rows = [crabs_errors(s, seed=options.seed) for s in crabs_splits(options.splits)]
     print(f"\nCrabs, five measures, {options.splits} stratified 80/120 splits (their one split is lost): errors of 120")
-    published = {"HMC": "3", "MAP": "", "linear discriminant": "8", "logistic regression": "4"}
+    published = {"HMC": "3", "MAP": "3", "linear discriminant": "8", "logistic regression": "4"}
     for name, theirs in published.items():
         counts = np.array([row[name][0] for row in rows])
         loss = np.mean([row[name][1] for row in rows])

@@ -55,6 +55,13 @@ class TwoWays(NamedTuple):
         """Length scale halfway between the optima, in the logarithm."""
         return float(np.sqrt(np.prod([found.parameters[0] for found in self.optima.values()])))
 
+    def verdict(self) -> str:
+        """Whether his two starts end at two optima, of which one has the shorter length scale and the smaller noise."""
+        wiggly, smooth = (self.optima[name] for name in ("wiggly", "smooth"))
+        apart = np.all(wiggly.parameters < 0.5 * smooth.parameters)
+        same = "two starts, two optima, as in the paper" if apart else "DIFFERS: his two starts end at one optimum"
+        return same if wiggly.converged and smooth.converged else "DIFFERS: a start does not reach its optimum"
+
     def modes(self, seed: int = 0) -> Modes:
         """The modes that starts from the prior lead to."""
         return find_modes(self.model, n_restarts=20, random_state=seed, n_jobs=1)
@@ -144,6 +151,12 @@ def with_gap(seed: int = 0, **settings: Any) -> Fitted:
     return fit(x[:, None], wave, 0.1, rng, random_state=seed, **settings)
 
 
+def starts_that_agree(ours: Fitted, n_starts: int = 10) -> int:
+    """How many of his ten searches, from draws of the prior, end at the highest maximum that they find."""
+    found = find_map(ours.gp.model_, n_restarts=n_starts, random_state=0, n_jobs=1).restarts
+    return int(np.sum(found > np.max(found) - 1e-4))
+
+
 class Width(NamedTuple):
     """Standard deviations at the middle of the gap, and the mean of those at the data."""
 
@@ -151,6 +164,11 @@ class Width(NamedTuple):
     data: float
     function_gap: float  # of the function, without noise
     function_data: float
+
+    def verdict(self) -> str:
+        """Whether error bars widen where there are no data."""
+        wider = min(self.gap / self.data, self.function_gap / self.function_data)
+        return "they widen in the gap, as in the paper" if wider > 1.2 else "DIFFERS: they do not widen in the gap"
 
 
 def widths(ours: Fitted) -> Width:
@@ -248,6 +266,7 @@ def main() -> None:
             f"log density {found.logdensity:.2f}, "
             f"log evidence {ours.model.log_evidence(found.parameters)[0]:.2f}"
         )
+    print(f"      verdict: {ours.verdict()} (his data are not ours, so that the numbers differ)")
     trace = both_sampled(ours, seed=options.seed)
     print(f"      share of the wiggly: {exact_share(ours):.3f} by a grid")
     print(f"      by HMC, 4 x 1000 draws: {wiggly_share(ours, trace)}")
@@ -266,8 +285,13 @@ def main() -> None:
         f"(ratio {width.gap / width.data:.2f}); function {width.function_gap:.3f}, {width.function_data:.3f} "
         f"(ratio {width.function_gap / width.function_data:.2f})"
     )
+    print(
+        f"      verdict: {width.verdict()}; of ten searches from the prior {starts_that_agree(gap)} end at the best one"
+    )
     hilly = surface(options.seed, sampler="map", n_jobs=options.jobs)  # the mean alone is asked for
-    print(f"Figure 6, error of the mean surface: {surface_error(hilly):.3f}, where the noise is {hilly.noise:g}")
+    error = surface_error(hilly)
+    print(f"Figure 6, error of the mean surface: {error:.3f}, where the noise is {hilly.noise:g}")
+    print(f"      verdict: {'the surface is found' if error < hilly.noise else 'DIFFERS: the surface is not found'}")
     draw(ours, trace, gap, hilly, Path(options.output))
     report_crossover(hills)
     report_warp()

@@ -127,6 +127,7 @@ def test_names_are_read_in_any_case():
     assert LabelNoise(link="Step") == LabelNoise(link="step")
     assert Logistic(averaging="MacKay").averaging == "mackay"
     assert EP(sweeps="Sequential").sweeps == "sequential"
+    assert Laplace(newton="Conjugate_Gradients").newton == "conjugate_gradients"
     assert Model(X, X[:, 0], likelihood="gaussian", evidence="Iterative").evidence == Iterative()
     assert find_map(Model(X, np.sign(X[:, 0])), method="LBFGS", n_restarts=1).converged
     assert sample(Model(X, np.sign(X[:, 0])), "NUTS", draws=2, tune=2, chains=1, progressbar=False).sampler == "nuts"

@@ -13,6 +13,8 @@ SMOOTH, STEP = LabelNoise(0.05), LabelNoise(0.1, link="step")
 PAIRS = [
     (Laplace(), Logistic()),
     (Laplace(), Probit()),
+    (Laplace(newton="conjugate_gradients"), Logistic()),
+    (Laplace(newton="conjugate_gradients"), Probit()),
     (Exact(), Gaussian(1.0)),
     (LowerBound(), Logistic()),
     (UpperBound(), Logistic()),

@@ -218,6 +218,7 @@ def test_a_number_of_inducing_inputs_is_chosen_among_the_rows():
         ({"inducing": 30.0 + Z}, "farther outside the range"),
         ({"evidence": "ep"}, "known with evidence='laplace'"),
         ({"likelihood": "gaussian", "evidence": Exact(variational=True)}, "known with evidence='laplace'"),
+        ({"evidence": Laplace(newton="conjugate_gradients")}, "knows dense covariances only"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

@@ -36,6 +36,9 @@ def test_two_starts_find_two_modes(two_ways):
     assert wiggly.parameters[0] < 0.3 * smooth.parameters[0]
     assert wiggly.parameters[1] < 0.3 * smooth.parameters[1]
     assert abs(wiggly.logdensity - smooth.logdensity) > 0.5
+    assert "as in the paper" in two_ways.verdict()
+    once = two_ways._replace(optima=dict.fromkeys(("wiggly", "smooth"), wiggly))
+    assert "DIFFERS" in once.verdict()
     # a valley between them: the straight way from one to the other leads below both
     way = np.linspace(wiggly.position, smooth.position, 21)
     along = [two_ways.model.logdensity_and_grad(u)[0] for u in way]
@@ -111,6 +114,9 @@ def test_error_bars_widen_in_the_gap(seed):
     assert width.gap > 1.5 * width.data, width
     assert width.function_gap > 1.5 * width.function_data, width
     assert width.function_data < ours.noise
+    assert "as in the paper" in width.verdict()
+    assert "DIFFERS" in width._replace(gap=width.data).verdict()
+    assert 1 <= paper.starts_that_agree(ours, 3) <= 3
 
 
 @pytest.mark.slow
@@ -134,3 +140,8 @@ def test_both_solvers_of_figure_7_agree():
     """By products alone, the evidence is an estimate: close to that of Cholesky's factor where K is of low rank."""
     for solver in sections.BY_PRODUCTS.values():
         assert sections.solver_times(200, solver, paper.hills, seconds=0.0)["error"] < 1.0
+
+
+def test_the_verdict_on_figure_7():
+    for crossing, word in ((None, "later"), (1200.0, "later"), (250.0, "as early"), (60.0, "earlier")):
+        assert word in sections.crossover_verdict(crossing)

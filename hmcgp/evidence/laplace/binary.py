@@ -26,9 +26,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from hmcgp.errors import InvalidInput
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.base import Evidence, SolverProvider, Structure
-from hmcgp.evidence.laplace import mode_search as core
+from hmcgp.evidence.laplace import conjugate_gradients, mode_search
 from hmcgp.evidence.laplace.student_t import student_evidence
 from hmcgp.evidence.low_rank.laplace import laplace_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
@@ -44,9 +45,14 @@ from hmcgp.evidence.status import (
 )
 from hmcgp.likelihoods import Binomial, Likelihood, Logistic, NegativeBinomial, Ordinal, Poisson, Probit, StudentT
 from hmcgp.likelihoods.number_slopes import laplace_slopes
+from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.typing import Array
 
 _NONE = np.empty(0)  # derivatives in the likelihood's parameters
+_SEARCHES = {  # for the mode, with what they count
+    "cholesky": (mode_search, "factorisations"),
+    "conjugate_gradients": (conjugate_gradients, "steps and factorisations"),
+}
 
 
 @dataclass(frozen=True)
@@ -96,11 +102,23 @@ class Laplace(SolverProvider):
         Newton's decrement (the gradient's norm in the metric of the Hessian) at which the mode is found.  Tight, so
         that log density and gradient do not depend on the start, and a trajectory can be run backwards.
     max_iter : int, default=200
-        Factorisations before `NotConverged` is raised.
+        Factorisations, and Newton steps by conjugate gradients, before `NotConverged` is raised.
+    newton : {"cholesky", "conjugate_gradients"}, default="cholesky"
+        How Newton's linear systems are solved: by factorisations, each of which serves several steps; or by conjugate
+        gradients from the last iterate (Barber & Williams 1997), products with K of 2n² operations, with one
+        factorisation in the end, where log Z and its gradient need it.  Both find the same mode.
+
+    Notes
+    -----
+    Conjugate gradients are for dense covariances and all these likelihoods but Student's t.  They take a fifth to a
+    third less time for a mode from scratch, and about a tenth less from a mode nearby, as along trajectories; where the
+    prior variance is large, more products are needed and nothing is gained.  Where 100 + n/5 products have not led to
+    the mode, factorisations take over.
     """
 
     tol: float = 1e-10
     max_iter: int = 200
+    newton: str = "cholesky"
     supports: ClassVar[tuple[type[Likelihood], ...]] = (
         Logistic,
         Probit,
@@ -112,21 +130,34 @@ class Laplace(SolverProvider):
     )
     takes_low_rank: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "newton", lowered(self.newton))
+        if self.newton not in tuple(_SEARCHES):
+            raise InvalidInput(f"'newton' of Laplace must be 'cholesky' or 'conjugate_gradients'; got {self.newton!r}.")
+        super().__post_init__()
+
+    def check_use(self, likelihood: Likelihood, *, dense: bool) -> None:
+        """Refuse conjugate gradients where only factorisations are known (see `Provider.check_use`)."""
+        if self.newton == "conjugate_gradients" and (isinstance(likelihood, StudentT) or not dense):
+            reason = "does not know Student's t" if dense else "knows dense covariances only, no inducing inputs"
+            raise InvalidInput(f"Laplace(newton='conjugate_gradients') {reason}: take newton='cholesky', the default.")
+
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         if isinstance(likelihood, StudentT):
             return student_evidence(self, K, y, likelihood, gradient)
         begin, warm = self.starting_point(start, y, len(y))
         weights, numbers = likelihood.row_weights(len(y)), likelihood.row_numbers(y)
-        status, n_factor, residual, log_z, state, L = core.solve(
+        search, counted = _SEARCHES[self.newton]
+        status, n_iter, residual, log_z, state, L, *_ = search.solve(
             K, y, numbers, weights, likelihood.kind, begin, warm, self.tol, self.max_iter, gradient
         )
-        raise_for_status(self, status, n_factor, residual, K)
+        raise_for_status(self, status, n_iter, residual, K, counted)
         f, alpha, root_w = state[row.LATENT], state[row.ALPHA], state[row.ROOT_CURVATURE]
         if gradient:
             slopes = laplace_slopes(likelihood.kind, y, numbers, f, weights, state[row.SHARE], state[row.SHIFT])
             dlik = likelihood.parameter_gradient(y, slopes)
-            return Evidence(log_z, L, dlik, LaplacePosterior(f, alpha, root_w, None), n_factor - 1, residual)
-        return Evidence(log_z, None, _NONE, LaplacePosterior(f, alpha, root_w, L, K), n_factor - 1, residual)
+            return Evidence(log_z, L, dlik, LaplacePosterior(f, alpha, root_w, None), n_iter - 1, residual)
+        return Evidence(log_z, None, _NONE, LaplacePosterior(f, alpha, root_w, L, K), n_iter - 1, residual)
 
     def _solve_low_rank(
         self, C: Structure, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool

@@ -17,9 +17,19 @@ import numpy as np
 
 from hmcgp.evidence import mode_rows as row
 from hmcgp.evidence.laplace import signed_curvature as signed
-from hmcgp.evidence.laplace.mode_search import accelerate
 from hmcgp.evidence.laplace.signed_curvature import IntArray
-from hmcgp.evidence.newton import accept, attempt, copy, dot, fill, newton_step, size, slack
+from hmcgp.evidence.newton import (
+    accelerate,
+    accept,
+    attempt,
+    copy,
+    dot,
+    fill,
+    largest_variance,
+    newton_step,
+    size,
+    slack,
+)
 from hmcgp.evidence.status import CONVERGED, NOT_CONVERGED, NOT_POSITIVE_DEFINITE
 from hmcgp.likelihoods.heavy_terms import heavy_terms
 from hmcgp.numerics import lapack
@@ -279,9 +289,7 @@ def solve(
     """
     n, decrement = y.shape[0], np.inf
     state, L = np.zeros((row.ROWS, n)), np.empty_like(K)
-    scale = 0.0  # largest prior variance
-    for i in range(n):
-        scale = max(scale, K[i, i])
+    scale = largest_variance(K)
     copy(weights, state[row.WEIGHT])
     if not _regression(K, y, nu, noise, L, state):
         return NOT_POSITIVE_DEFINITE, 1, decrement, -np.inf, state, L

@@ -17,7 +17,20 @@ import math
 import numpy as np
 
 from hmcgp.evidence import mode_rows as row
-from hmcgp.evidence.newton import HALVINGS, accept, attempt, copy, dot, fill, newton_step, scale_row, size, slack
+from hmcgp.evidence.newton import (
+    HALVINGS,
+    accelerate,
+    accept,
+    attempt,
+    copy,
+    dot,
+    fill,
+    largest_variance,
+    newton_step,
+    scale_row,
+    size,
+    slack,
+)
 from hmcgp.evidence.rounding import (
     LEFT_NATS,
     LOST_NATS,
@@ -44,7 +57,7 @@ _SURE = 0.1  # relative change of W over a step that raises Ψ, whatever roundin
 
 
 @compiled_inside
-def _psi(y: Array, kind: int, alpha: Array, f: Array, state: Array) -> float:
+def psi_at(y: Array, kind: int, alpha: Array, f: Array, state: Array) -> float:
     """Ψ at (alpha, f), leaving the likelihood's terms there in `state`."""
     log_p = likelihood_terms(
         kind, y, state[row.FIRST], state[row.SECOND], f, state[row.WEIGHT], state[row.LOG_P], state[row.SLOPE],
@@ -85,7 +98,7 @@ def _is_sure(state: Array) -> bool:
 
 
 @compiled_inside
-def _ascend(y: Array, kind: int, state: Array, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
+def ascend(y: Array, kind: int, state: Array, psi: float, scale: float, halvings: int) -> tuple[bool, float]:
     """Take the step, halved while Ψ falls by more than rounding; on failure the iterate stays as it was.
 
     A step over which W hardly changes is taken as it is: large counts are sums of large terms, y f and exp f, whose
@@ -95,49 +108,28 @@ def _ascend(y: Array, kind: int, state: Array, psi: float, scale: float, halving
     step = 1.0
     for _ in range(halvings + 1):
         attempt(state, step)
-        psi_try = _psi(y, kind, state[row.TRIAL_ALPHA], state[row.TRIAL_LATENT], state)
+        psi_try = psi_at(y, kind, state[row.TRIAL_ALPHA], state[row.TRIAL_LATENT], state)
         if psi_try >= least or (step == 1.0 and psi_try > -np.inf and _is_sure(state)):
             accept(state)
             return True, psi_try
         step *= 0.5
-    return False, _psi(y, kind, state[row.ALPHA], state[row.LATENT], state)
+    return False, psi_at(y, kind, state[row.ALPHA], state[row.LATENT], state)
 
 
 @compiled_inside
-def _tolerance(tol: float, scale: float, state: Array) -> float:
+def tolerance(tol: float, scale: float, state: Array) -> float:
     """The decrement to reach: rounding in f = Kα alone makes one of eps |K||α| √ΣW."""
     return max(tol, EPS * scale * size(state[row.ALPHA]) * math.sqrt(size(state[row.CURVATURE])))
 
 
 @compiled_inside
-def _bound(state: Array) -> float:
+def bound(state: Array) -> float:
     """√Σ r²/W, never below the decrement since (K⁻¹ + W)⁻¹ <= W⁻¹: convergence seen without solving for it."""
     total = 0.0
     for i in range(state.shape[1]):
         r = state[row.SLOPE, i] - state[row.ALPHA, i]
         total += r * r / state[row.CURVATURE, i]  # inf or NaN where w underflows: then the decrement itself decides
     return math.sqrt(total)
-
-
-@compiled_inside
-def accelerate(state: Array, first: bool) -> None:
-    """Turn a chord direction δ into s = δ - θ(moved + δ - δ_last), θ = <δ, δ - δ_last>/|δ - δ_last|².
-
-    Chord steps shrink mostly along one eigenvector; the secant (Anderson's method with one step of memory) removes it.
-    """
-    product, square = 0.0, 0.0
-    for i in range(state.shape[1]):
-        change = state[row.STEP_LATENT, i] - state[row.LAST_STEP_LATENT, i]
-        product += state[row.STEP_LATENT, i] * change
-        square += change * change
-    theta = 0.0 if first or square == 0.0 else product / square
-    alpha = row.STEP_ALPHA, row.LAST_STEP_ALPHA, row.MOVED_ALPHA
-    latent = row.STEP_LATENT, row.LAST_STEP_LATENT, row.MOVED_LATENT
-    for step_row, last_row, moved_row in (alpha, latent):
-        step, last, moved = state[step_row], state[last_row], state[moved_row]
-        for i in range(state.shape[1]):
-            better = step[i] - theta * (moved[i] + step[i] - last[i])
-            last[i], step[i], moved[i] = step[i], better, better
 
 
 @compiled_inside
@@ -149,12 +141,12 @@ def _chords(
     n = K.shape[0]
     patience = 2.0 + (n / 35.0 if n < _CACHED else n / 170.0)
     first = True
-    while not _bound(state) <= _tolerance(tol, scale, state):
+    while not bound(state) <= tolerance(tol, scale, state):
         last, decrement = decrement, _direction(K, L, state)
         accelerate(state, first)
         first = False
-        moved, psi = _ascend(y, kind, state, psi, scale, 0)
-        target = _tolerance(tol, scale, state)
+        moved, psi = ascend(y, kind, state, psi, scale, 0)
+        target = tolerance(tol, scale, state)
         if not moved or decrement <= target:
             return psi
         if last < np.inf:
@@ -168,13 +160,18 @@ def _chords(
 def _warm_step(K: Array, y: Array, kind: int, L: Array, state: Array) -> float:
     """One Newton step from f alone, α = b - √W B⁻¹ √W K b with b = W f + g; returns Ψ.
 
-    A mode found under another K has no α under this one.  Where the step lands below Ψ(0), the start was useless and
-    the iterate is put to 0.
+    A mode found under another K has no α under this one.
     """
     for i in range(state.shape[1]):
         state[row.RESIDUAL, i] = state[row.CURVATURE, i] * state[row.LATENT, i] + state[row.SLOPE, i]
     newton_step(K, L, state[row.ROOT_CURVATURE], state[row.RESIDUAL], state[row.ALPHA], state[row.LATENT])
-    psi = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state)
+    return psi_or_zero(y, kind, state)
+
+
+@compiled_inside
+def psi_or_zero(y: Array, kind: int, state: Array) -> float:
+    """Ψ at the iterate; where that lies below Ψ(0), the start was useless and the iterate is put to 0."""
+    psi = psi_at(y, kind, state[row.ALPHA], state[row.LATENT], state)
     fill(state[row.TRIAL_LATENT], 0.0)
     at_zero = likelihood_terms(
         kind, y, state[row.FIRST], state[row.SECOND], state[row.TRIAL_LATENT], state[row.WEIGHT], state[row.LOG_P],
@@ -184,7 +181,7 @@ def _warm_step(K: Array, y: Array, kind: int, L: Array, state: Array) -> float:
         return psi
     fill(state[row.ALPHA], 0.0)
     fill(state[row.LATENT], 0.0)
-    return _psi(y, kind, state[row.ALPHA], state[row.LATENT], state)
+    return psi_at(y, kind, state[row.ALPHA], state[row.LATENT], state)
 
 
 @compiled_inside
@@ -214,7 +211,7 @@ def _judge(
     state[TRIAL_LATENT]; or GOING_ON, the direction being at hand.  Then Newton's decrement, or a bound on it; where
     rounding eats the answer, what rounding makes of it.
     """
-    target, decrement = _tolerance(tol, scale, state), _bound(state)
+    target, decrement = tolerance(tol, scale, state), bound(state)
     solved = not decrement <= target
     if solved:
         decrement = _direction(K, L, state)
@@ -270,6 +267,58 @@ def _gradient_inplace(K: Array, L: Array, state: Array, parameters: bool) -> Non
     lapack.mirror_lower(L)
 
 
+@compiled_inside
+def begin(
+    K: Array, y: Array, numbers: Array, weights: Array, kind: int, start: Array, warm: bool
+) -> tuple[Array, float, bool]:
+    """State at the start, `start` if warm, else a first guess or 0; Ψ there; and whether it has an f without α."""
+    state = np.zeros((row.ROWS, y.shape[0]))
+    copy(weights, state[row.WEIGHT])
+    copy(numbers[0], state[row.FIRST])
+    copy(numbers[1], state[row.SECOND])
+    if warm:
+        copy(start, state[row.LATENT])
+    else:
+        warm = _guess(K, y, kind, state)
+    return state, psi_at(y, kind, state[row.ALPHA], state[row.LATENT], state), warm
+
+
+@compiled_inside
+def search(
+    K: Array, y: Array, kind: int, state: Array, psi: float, warm: bool, tol: float, max_iter: int, gradient: bool
+) -> tuple[int, int, float, float, Array]:
+    """Find the mode from the iterate in `state`, of which α is unknown if warm; evidence and, if asked for, gradient.
+
+    Returns as `solve` does, without the state.
+    """
+    L, scale, decrement, before, repairs = np.empty_like(K), largest_variance(K), np.inf, np.inf, 0
+    for n_factor in range(1, max_iter + 1):
+        if not _factor(K, state, L):
+            return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, L
+        if warm and n_factor == 1:
+            psi = _warm_step(K, y, kind, L, state)
+        else:
+            verdict, decrement = _judge(K, y, kind, L, state, scale, tol, before, repairs)
+            if verdict == CONVERGED:
+                log_z = psi - 0.5 * lapack.log_determinant(L) + _constants(y, kind, state)
+                lapack.mirror_upper(L)
+                if gradient:
+                    _gradient_inplace(K, L, state, has_parameters(kind))
+                return CONVERGED, n_factor, decrement, log_z, L
+            if verdict == NOT_CONVERGED:
+                break
+            if verdict == _APART:
+                copy(state[row.TRIAL_LATENT], state[row.LATENT])
+                psi, before, repairs = psi_at(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, repairs + 1
+                continue
+            before = decrement
+            moved, psi = ascend(y, kind, state, psi, scale, HALVINGS)
+            if not moved:
+                break
+        psi = _chords(K, y, kind, L, state, psi, decrement, scale, tol)
+    return NOT_CONVERGED, n_factor, decrement, psi, L
+
+
 @compiled
 def solve(
     K: Array, y: Array, numbers: Array, weights: Array, kind: int, start: Array, warm: bool, tol: float, max_iter: int,
@@ -287,41 +336,6 @@ def solve(
     decrement of that); log Z, where the status is CONVERGED; the iterate at the mode; and G where the gradient was
     asked for, else the factor L of B in the lower triangle, and L' in the upper one.
     """
-    n = y.shape[0]
-    state, L = np.zeros((row.ROWS, n)), np.empty_like(K)
-    scale = 0.0  # largest prior variance
-    for i in range(n):
-        scale = max(scale, K[i, i])
-    copy(weights, state[row.WEIGHT])
-    copy(numbers[0], state[row.FIRST])
-    copy(numbers[1], state[row.SECOND])
-    if warm:
-        copy(start, state[row.LATENT])
-    else:
-        warm = _guess(K, y, kind, state)
-    psi, decrement, before, repairs = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, np.inf, 0
-    for n_factor in range(1, max_iter + 1):
-        if not _factor(K, state, L):
-            return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, state, L
-        if warm and n_factor == 1:
-            psi = _warm_step(K, y, kind, L, state)
-        else:
-            verdict, decrement = _judge(K, y, kind, L, state, scale, tol, before, repairs)
-            if verdict == CONVERGED:
-                log_z = psi - 0.5 * lapack.log_determinant(L) + _constants(y, kind, state)
-                lapack.mirror_upper(L)
-                if gradient:
-                    _gradient_inplace(K, L, state, has_parameters(kind))
-                return CONVERGED, n_factor, decrement, log_z, state, L
-            if verdict == NOT_CONVERGED:
-                break
-            if verdict == _APART:
-                copy(state[row.TRIAL_LATENT], state[row.LATENT])
-                psi, before, repairs = _psi(y, kind, state[row.ALPHA], state[row.LATENT], state), np.inf, repairs + 1
-                continue
-            before = decrement
-            moved, psi = _ascend(y, kind, state, psi, scale, HALVINGS)
-            if not moved:
-                break
-        psi = _chords(K, y, kind, L, state, psi, decrement, scale, tol)
-    return NOT_CONVERGED, n_factor, decrement, psi, state, L
+    state, psi, warm = begin(K, y, numbers, weights, kind, start, warm)
+    status, n_factor, decrement, log_z, L = search(K, y, kind, state, psi, warm, tol, max_iter, gradient)
+    return status, n_factor, decrement, log_z, state, L
