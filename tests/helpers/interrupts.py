@@ -128,7 +128,7 @@ class Work:
             gp.sampler = "map"
         if name == "checkpoint":
             gp.checkpoint = self.folder / f"{time.monotonic_ns()}.nc"
-        if name == "predict":
+        if name in ("predict", "joint"):
             gp.clear_cache()  # what was kept needs no evaluation that could be struck
         gp.n_jobs = n_jobs
         calls = {

@@ -90,7 +90,8 @@ def interrupt(*arguments):
 
 @pytest.mark.parametrize(("n_jobs", "chains", "kept"), [(1, 2, 1), (2, 2, 2), (2, 4, 2)])
 def test_ctrl_c_keeps_the_draws(n_jobs, chains, kept):
-    report = interrupt(10, 50 + start.DRAWN + start.STRETCHED + 2, n_jobs, chains)  # past the choice of the starts
+    starts = chains * (start.DRAWN + start.STRETCHED + 2)  # of all chains, which one thread may have chosen
+    report = interrupt(10, 50 + starts, n_jobs, chains)
     assert report["interrupted"]
     assert report["finite"]
     assert report["still_running"] == 0
