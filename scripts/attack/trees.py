@@ -11,6 +11,7 @@ from hmcgp import priors
 from hmcgp.kernels import (
     Additive,
     Categorical,
+    CategoryEffects,
     Constant,
     Coregional,
     Embedded,
@@ -98,7 +99,7 @@ def leaf(rng: Rng, d: int) -> Kernel:
         lambda: Linear(positive(rng), ard=chance(rng, 0.5)),
         lambda: White(positive(rng)),
         lambda: Polynomial(positive(rng), pick(rng, [None, 0.0]), int(rng.integers(1, 5)), ard=chance(rng, 0.5)),
-        lambda: Categorical(positive(rng), ard=chance(rng, 0.5)),
+        lambda: pick(rng, [Categorical, CategoryEffects])(positive(rng), ard=chance(rng, 0.5)),
     ]
     if d == 1:
         leaves += [
