@@ -11,6 +11,7 @@ from sklearn.utils.validation import column_or_1d
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import Columns, plain_numbers
+from hmcgp.estimators.default_kernel import curve
 from hmcgp.estimators.outputs import OneOutput
 from hmcgp.estimators.settings import gaps_allowed, validated
 from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable
@@ -131,6 +132,6 @@ def count_table(gp: Any, X: Any, y: Any, sizes: Any, sample_weight: Any) -> Trai
         likelihood = likelihood.centred(y, size, np.ones(len(y)) if weights is None else weights)
     inputs = Inputs.learn(gp, X, columns, weights)
     X = inputs.gaps.complete(X)
-    kernel = inputs.default_kernel() if gp.kernel is None else gp.kernel
+    kernel = curve(inputs.categories) if gp.kernel is None else gp.kernel
     given = {"y": y, targets.size_name: sizes}
     return TrainingTable(X, y, weights, inputs, targets, kernel, likelihood, given, {})

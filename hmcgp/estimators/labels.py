@@ -13,6 +13,7 @@ from sklearn.utils.validation import column_or_1d
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import Columns, plain_targets
+from hmcgp.estimators.default_kernel import curve_line_and_offset
 from hmcgp.estimators.outputs import OneOutput
 from hmcgp.estimators.settings import gaps_allowed, validated
 from hmcgp.estimators.table import Inputs, NewRows, Targets, TrainingTable, warn_about_copies
@@ -110,7 +111,7 @@ def label_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
     X = inputs.gaps.complete(X)
     encoded = targets.from_codes(codes)
     warn_about_copies(X, encoded)
-    kernel = _kernel(gp.kernel, inputs.default_kernel(), likelihood, classes)
+    kernel = _kernel(gp.kernel, curve_line_and_offset(inputs.categories), classes)
     names = {"list of classes": classes.tolist()}
     return TrainingTable(X, encoded, weights, inputs, targets, kernel, likelihood, {"y": encoded}, names)
 
@@ -161,10 +162,8 @@ def _likelihood(
     )
 
 
-def _kernel(
-    kernel: Kernel | Sequence[Kernel] | None, default: Kernel, likelihood: str | Likelihood, classes: NDArray[Any]
-) -> Kernel:
-    """The kernel that is given; by default, or of a list, one for each of several classes."""
+def _kernel(kernel: Kernel | Sequence[Kernel] | None, default: Kernel, classes: NDArray[Any]) -> Kernel:
+    """The kernel that is given, or the default; of a list, one for each of several classes."""
     names = tuple(map(str, classes))
     if isinstance(kernel, list | tuple):
         if len(kernel) != len(names):
@@ -173,9 +172,4 @@ def _kernel(
                 "each, or one that all share."
             )
         return PerClass(tuple(kernel), names)
-    if kernel is not None:
-        return kernel  # type: ignore[return-value]
-    unseen = isinstance(likelihood, Classes) and likelihood.n_classes not in (None, len(names))
-    if len(names) == 2 or unseen:  # of a class without rows nothing can be learnt
-        return default
-    return PerClass((default,) * len(names), names)
+    return default if kernel is None else kernel  # type: ignore[return-value]

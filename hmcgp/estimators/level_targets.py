@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hmcgp.errors import DataWarning, InvalidInput, warn_user
 from hmcgp.estimators.columns import Columns, plain_targets
+from hmcgp.estimators.default_kernel import curve
 from hmcgp.estimators.labels import LabelTargets, check_labels, check_several
 from hmcgp.estimators.settings import gaps_allowed, validated
 from hmcgp.estimators.table import Inputs, TrainingTable
@@ -43,7 +44,7 @@ def level_table(gp: Any, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
     codes = targets.encode(y, likelihood)
     inputs = Inputs.learn(gp, X, columns, weights)
     X = inputs.gaps.complete(X)
-    kernel = inputs.default_kernel() if gp.kernel is None else gp.kernel
+    kernel = curve(inputs.categories) if gp.kernel is None else gp.kernel
     names = {"list of levels": targets.classes.tolist()}
     weights = concatenate_weights((weights, len(X)))
     return TrainingTable(X, codes, weights, inputs, targets, kernel, likelihood, {"y": codes}, names)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.columns import Columns, plain_numbers
+from hmcgp.estimators.default_kernel import curve
 from hmcgp.estimators.outputs import CoregionalOutputs, IndependentOutputs, OneOutput
 from hmcgp.estimators.scaling import Scaling
 from hmcgp.estimators.settings import gaps_allowed, validated
@@ -139,7 +140,7 @@ def number_table(gp: Any, X: Any, y: Any, noise_variance: Any, sample_weight: An
     X = inputs.gaps.complete(X)
     if isinstance(likelihood, Gaussian | OutputNoise) and likelihood.noise == 0.0:
         _refuse_copies(X, scaled, likelihood, targets.layout)
-    kernel = inputs.default_kernel() if gp.kernel is None else gp.kernel
+    kernel = curve(inputs.categories) if gp.kernel is None else gp.kernel
     given, names = {"y": y, "noise_variance": noise_variance}, {"list of outputs": layout.names}
     return TrainingTable(X, scaled, weights, inputs, targets, kernel, likelihood, given, names)
 

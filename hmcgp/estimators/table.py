@@ -23,7 +23,7 @@ from hmcgp.estimators.outputs import OneOutput
 from hmcgp.estimators.scaling import Scaling
 from hmcgp.estimators.settings import validated
 from hmcgp.evidence import EvidenceProvider
-from hmcgp.kernels import Categorical, Constant, Kernel, Parameter, SquaredExponential
+from hmcgp.kernels import Kernel, Parameter
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Likelihood
 from hmcgp.model import GrowingModel, Model
@@ -62,14 +62,10 @@ class Inputs:
         had_gaps = [self.names[j] for j in self.gaps.columns]
         return self.scaling.apply(self.gaps.complete(validated(gp, self.columns.encode(X), had_gaps, reset=False)))
 
-    def default_kernel(self) -> Kernel:
-        """Squared exponential of the quantities, times a categorical kernel of the categories."""
-        categories = self.columns.mask(self.names)
-        if not categories.any():
-            return SquaredExponential(ard=True)
-        quantities, names = np.flatnonzero(~categories).tolist(), np.flatnonzero(categories).tolist()
-        first = SquaredExponential(ard=True).on(quantities) if quantities else Constant()
-        return first * Categorical(ard=True).on(names)
+    @property
+    def categories(self) -> NDArray[np.bool_]:
+        """Which columns of the model are categories."""
+        return self.columns.mask(self.names)
 
 
 class NewRows(NamedTuple):
@@ -208,7 +204,7 @@ def warn_about_copies(X: Array, targets: Array) -> None:
 
 
 def warn_about_scales(X: Array, names: Sequence[str], parameters: Sequence[Parameter]) -> None:
-    """Compare the scales of inputs, not standardised, whose length scales have default priors (the value None)."""
+    """Compare the scales of inputs, not standardised, whose length scales have priors that expect them to be."""
     spread = _spread_by_default(X, names, parameters)
     if len(spread) < 2:
         return
@@ -223,8 +219,8 @@ def warn_about_scales(X: Array, names: Sequence[str], parameters: Sequence[Param
 
 
 def _spread_by_default(X: Array, names: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, float]:
-    """Standard deviations of the inputs whose length scales have default priors; constant inputs are left out."""
-    by_default = [p for p in parameters if p.role == "length_scale" and p.value is None]
+    """Standard deviations of inputs whose length scales have priors for 1; constant inputs are left out."""
+    by_default = [p for p in parameters if p.role == "length_scale" and p.is_free and p.standardized]
     labels = {label for p in by_default for label in (names if p.labels is None else p.labels)}
     return {name: float(sd) for name, sd in zip(names, X.std(axis=0), strict=True) if name in labels and sd > 0.0}
 

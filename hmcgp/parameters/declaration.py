@@ -49,6 +49,7 @@ class Parameter(NamedTuple):
     of_class: str | None = None  # whose latent function it shapes, where each class has a kernel of its own
     unit: Unit = 1.0  # by which to multiply values for those in the user's units; None where there is no such number
     inputs: tuple[str, ...] = ()  # that its kernel sees
+    standardized: bool = False  # whether its value is meant for standardised inputs and targets
 
     @property
     def is_free(self) -> bool:
@@ -192,6 +193,7 @@ class Parametric:
                     *(f.name, size, labels, value, f.metadata["role"], len(inputs), f.metadata["support"]),
                     unit=1.0 if self.units is None else self.units[len(found)],
                     inputs=tuple(inputs),
+                    standardized=self.standardized or value is None,
                 )
             )
         return found

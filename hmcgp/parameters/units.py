@@ -79,7 +79,7 @@ class Units:
         target = common([t**b for t in self.target]) if b else 1.0
         if target is None or a == 0.0:
             return target
-        units = tuple(target * spread**a for spread in self.spread)
+        units = tuple(target * _power(spread, a) for spread in self.spread)
         shared = common(units)
         return units if shared is None and each else shared
 
@@ -88,6 +88,14 @@ class Units:
         alike = math.exp(np.mean(np.log(self.spread)))
         factors = tuple(spread / alike for spread in self.spread)
         return replace(self, spread=(alike,) * len(self.spread)), factors
+
+
+def _power(x: float, a: float) -> float:
+    """x^a, or infinity where that is no number any more, as for the square of 1e300."""
+    try:
+        return float(x**a)
+    except OverflowError:
+        return math.inf
 
 
 def common(values: Sequence[float]) -> float | None:

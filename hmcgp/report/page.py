@@ -109,8 +109,8 @@ def _verdict(gain: float, loo: Any, name: str) -> str:
     if gain > 0:
         return f"Better than a {name} by {gain:.3f} nats per row: there is structure that a line does not see."
     return (
-        f"Worse than a {name} by {-gain:.3f} nats per row: the inputs act along straight lines. Add Linear() to the "
-        "kernel, for example kernel=SquaredExponential(ard=True) + Linear()."
+        f"Worse than a {name} by {-gain:.3f} nats per row: the inputs act along straight lines, or there are too "
+        "few rows for curves. Compare with a line alone, kernel=Linear() + Constant()."
     )
 
 

@@ -12,12 +12,13 @@ For d quantities and standardised inputs, with s ~ LogNormal(2, 2) the variance 
     tight+linear     with δ_k ~ N(0, ¼²)
     both             as `pooled`, with m ~ N(½ + ½ log d, 0.4²), δ_k ~ N(0, 0.3²); both+linear has the line
     narrow           as `narrow+linear`, without the line
+    smooth           as narrow+fixed, with log v ~ N(-log c, 2²) for c categories
     full             as matern+fixed, with log v ~ N(-log c, 2²) for c categories
     …+fixed          as …+effects, with the variance of the offset, c, fixed at 9
     …+effects        as …+linear, with v Σ_k [x_k = x'_k] over the categories, log v ~ N(0, 2²)
 
 Categories multiply the first term by a categorical kernel, as in the default.  Of several classes each has a kernel of
-its own, unless `/shared` follows the name; `full` is always shared.
+its own, unless `/shared` follows the name; `full` and `smooth` are always shared.
 """
 
 from __future__ import annotations
@@ -94,13 +95,14 @@ KERNELS: dict[str, Callable[[list[int], list[int]], Kernel]] = {
     "narrow+fixed": _kernel(lambda log_d: _normal(log_d, 0.5), effects=_alike, offset=9.0),
     "matern+fixed": _kernel(lambda log_d: _normal(log_d, 0.5), base=Matern, effects=_alike, offset=9.0),
     "full": _kernel(lambda log_d: _normal(log_d, 0.5), base=Matern, effects=_shared_out, offset=9.0),
+    "smooth": _kernel(lambda log_d: _normal(log_d, 0.5), effects=_shared_out, offset=9.0),
     "pooled+effects": _kernel(_pooled, effects=_alike),
     "both+effects": _kernel(lambda log_d: _pooled(log_d, 0.4, 0.3), effects=_alike),
     "narrow": _kernel(lambda log_d: _normal(log_d, 0.5), line=False),
 }
 
 #: Kernels of the study's own contenders; the others were compared before, by `kernel_choice.py`.
-STUDIED = ("se", "matern+linear", "full")
+STUDIED = ("se", "matern+linear", "full", "smooth")
 
 
 def kernel_of(name: str, table: Table) -> Kernel | list[Kernel]:
@@ -109,4 +111,4 @@ def kernel_of(name: str, table: Table) -> Kernel | list[Kernel]:
     quantities = [i for i in range(table.X.shape[1]) if i not in categories]
     plain, _, shared = name.partition("/")
     kernel = KERNELS[plain](quantities, categories)
-    return kernel if shared or plain == "full" or table.n_classes == 2 else [kernel] * table.n_classes
+    return kernel if shared or plain in ("full", "smooth") or table.n_classes == 2 else [kernel] * table.n_classes

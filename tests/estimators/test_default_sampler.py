@@ -9,7 +9,7 @@ import pytest
 
 from hmcgp import GPClassifier, Model
 from hmcgp.estimators import default_sampler as rule
-from hmcgp.estimators.default_sampler import LEAST_ROWS, MANY_ROWS, MOST_OF_MANY, MOST_PARAMETERS, default_sampler
+from hmcgp.estimators.default_sampler import LEAST_ROWS, MANY_ROWS, MOST_OF_OTHERS, MOST_PARAMETERS, default_sampler
 from hmcgp.kernels import SquaredExponential
 
 QUICK = {"n_jobs": 1, "progressbar": False, "random_state": 1, "refine": None}
@@ -26,7 +26,7 @@ def model(n=LEAST_ROWS, inputs=2, **settings):
 
 
 def chosen(a_model, **settings):
-    given = {"draws": 1000, "tune": 500, "chains": 4, "checkpoint": None} | settings
+    given = {"draws": 1000, "tune": 500, "chains": 4, "checkpoint": None, "kernel": None} | settings
     return default_sampler(SimpleNamespace(**given), a_model)
 
 
@@ -35,15 +35,17 @@ def test_surrogate_where_it_pays():
     assert chosen(model(n=LEAST_ROWS - 1)) == "hmc"
     assert chosen(model(inputs=MOST_PARAMETERS - 1)) == "surrogate"  # and the variance
     assert chosen(model(inputs=MOST_PARAMETERS)) == "hmc"
+    assert chosen(model(inputs=MOST_OF_OTHERS - 1), kernel=SquaredExponential(ard=True)) == "surrogate"
+    assert chosen(model(inputs=MOST_OF_OTHERS), kernel=SquaredExponential(ard=True)) == "hmc"
     assert chosen(Model(*table(LEAST_ROWS, 2), kernel=SquaredExponential(1.0, 1.0))) == "hmc"  # nothing to draw
 
 
-def test_more_hyperparameters_where_hmc_takes_an_hour():
-    inducing = {"inducing": table(10, MOST_OF_MANY - 1)[0]}
-    assert chosen(model(n=MANY_ROWS, inputs=MOST_OF_MANY - 1, **inducing)) == "surrogate"
-    assert chosen(model(n=MANY_ROWS - 1, inputs=MOST_OF_MANY - 1, **inducing)) == "hmc"
-    assert chosen(model(n=MANY_ROWS, inputs=MOST_OF_MANY)) == "hmc"
-    assert chosen(model(inducing=table(10, 2)[0])) == "surrogate"
+def test_more_hyperparameters_of_other_kernels_where_hmc_takes_an_hour():
+    kernel, inducing = SquaredExponential(ard=True), table(10, MOST_PARAMETERS - 1)[0]
+    assert chosen(model(n=MANY_ROWS, inputs=MOST_PARAMETERS - 1, inducing=inducing), kernel=kernel) == "surrogate"
+    assert chosen(model(n=MANY_ROWS - 1, inputs=MOST_PARAMETERS - 1, inducing=inducing), kernel=kernel) == "hmc"
+    assert chosen(model(n=MANY_ROWS, inputs=MOST_PARAMETERS), kernel=kernel) == "hmc"
+    assert chosen(model(inducing=table(10, 2)[0]), kernel=kernel) == "surrogate"
 
 
 @pytest.mark.parametrize(

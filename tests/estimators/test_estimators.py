@@ -59,16 +59,19 @@ def test_draws_and_latent_moments(gp):
 
 def test_log_marginal_likelihood(gp):
     value, grad = gp.log_marginal_likelihood(eval_gradient=True)
-    theta = {"variance": gp.kernel_.variance, "length_scale": gp.kernel_.length_scale}
+    curve, line = gp.kernel_.left.left, gp.kernel_.left.right
+    name, variance = "squared_exponential.variance", curve.variance
+    theta = {name: variance, "length_scale": curve.length_scale, "linear.variance": line.variance}
     assert gp.log_marginal_likelihood(theta) == pytest.approx(value, rel=1e-12)
-    h = 1e-5 * theta["variance"]
-    up, down = (gp.log_marginal_likelihood({**theta, "variance": theta["variance"] + s * h}) for s in (1.0, -1.0))
+    h = 1e-5 * variance
+    up, down = (gp.log_marginal_likelihood({**theta, name: variance + s * h}) for s in (1.0, -1.0))
     assert grad[0] == pytest.approx((up - down) / (2.0 * h), rel=1e-4, abs=1e-9)
 
 
 def test_summary_has_a_row_per_hyperparameter(gp):
     table = gp.summary()
-    assert list(table.index) == ["variance", *(f"length_scale[{c}]" for c in X.columns)]
+    scales = [f"length_scale[{c}]" for c in X.columns]
+    assert list(table.index) == ["squared_exponential.variance", *scales, "linear.variance"]
     assert {"mean", "sd", "r_hat", "ess_bulk"} <= set(table.columns)
 
 
@@ -136,7 +139,7 @@ def test_samplers_and_likelihoods(sampler, likelihood):
 
 def test_map_is_one_draw_that_can_be_shown():
     gp = fitted(quick(sampler="map", refine=None))
-    assert gp.trace_.draws.shape == (1, 1, 6)
+    assert gp.trace_.draws.shape == (1, 1, 7)
     assert np.isnan(gp.summary()["r_hat"]).all()
     gp.to_arviz()
     grad = gp.model_.logdensity_and_grad(gp.trace_.unconstrained[0, 0])[1]

@@ -180,7 +180,7 @@ def test_the_error_is_that_of_the_larger_model():
 
 @pytest.mark.parametrize("refine", [None, "ep"])
 def test_saved_and_loaded_with_more_rows(tmp_path, refine):
-    gp = GPClassifier(inducing=30, refine=refine, **MAP).fit(X, LABELS)
+    gp = GPClassifier(SquaredExponential(ard=True), inducing=30, refine=refine, **MAP).fit(X, LABELS)
     for _ in range(2):
         gp.save(tmp_path / "gp.hmcgp")
         again = GPClassifier.load(tmp_path / "gp.hmcgp")

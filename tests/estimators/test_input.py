@@ -213,13 +213,14 @@ def test_an_ordered_category_is_said_to_lose_its_order():
     Columns.learn(TABLE.assign(grade=grades.as_unordered()))
 
 
+@pytest.mark.filterwarnings("ignore::hmcgp.errors.ApproximationWarning")  # slopes of such inputs are hard to find
 def test_scales_apart_without_standardisation():
     X = pd.DataFrame({"near": RNG.normal(size=N), "far": 1e4 * RNG.normal(size=N)})
     y = np.where(X["near"] > 0.0, "a", "b")
     plain = GPClassifier(standardize=False, **SETTINGS)
     with pytest.warns(DataWarning, match=r"'near' and .*'far'.* standardize=True") as caught:
         plain.fit(X, y)
-    assert len(caught) == 1
+    assert sum(issubclass(w.category, DataWarning) for w in caught) == 1
     plain.fit(X * [1.0, 1e-3], y)  # a factor of ten
     own = SquaredExponential(length_scale=LogNormal(0.0, 5.0), ard=True)
     GPClassifier(own, standardize=False, **SETTINGS).fit(X, y)  # priors of one's own
@@ -229,7 +230,7 @@ def test_scales_apart_without_standardisation():
 def test_more_hyperparameters_than_rows():
     X, y = RNG.normal(size=(20, 3)), np.arange(20).astype(str)
     with pytest.warns(DataWarning, match=r"80 hyperparameters for 20 rows.*hare one kernel among all") as caught:
-        GPClassifier(**SETTINGS).fit(X, y)
+        GPClassifier([SquaredExponential(ard=True)] * 20, **SETTINGS).fit(X, y)
     assert len(caught) == 1
     assert "SquaredExponential(ard=True)" in str(caught[0].message)
     GPClassifier(SquaredExponential(ard=True), **SETTINGS).fit(X, y)  # as advised: no warning

@@ -219,13 +219,13 @@ def test_leaving_one_out_predicts_what_cross_validation_does(fitted, thyroid):
     np.testing.assert_allclose(fitted.loo().pointwise[::6].mean(), np.mean(slow), atol=0.02)
 
 
-def test_by_default_each_class_has_a_kernel_of_its_own(thyroid):
+def test_a_list_has_a_kernel_for_each_class_and_the_default_is_shared(thyroid):
     X, y = thyroid
-    each, shared = GPClassifier(**FAST).fit(X, y), GPClassifier(SHARED, **FAST).fit(X, y)
+    each, shared = GPClassifier([SHARED] * 3, **FAST).fit(X, y), GPClassifier(**FAST).fit(X, y)
     assert [name.split(".")[0] for name in each.model_.names] == [str(c) for c in each.classes_ for _ in range(6)]
-    assert shared.model_.n_dim == 6
     two = GPClassifier(**FAST).fit(X[y != "Hypo"], y[y != "Hypo"])
-    assert two.model_.names[0] == "variance"
+    assert shared.model_.names == two.model_.names
+    assert shared.model_.n_dim == 7
 
 
 def test_arviz_knows_classes_and_features(thyroid):
@@ -328,7 +328,7 @@ def test_as_many_classes_as_rows(table):
     X, _ = table
     names = np.array([f"c{i:02d}" for i in range(12)])
     with pytest.warns(DataWarning, match="hyperparameters for 12 rows.* [Ss]hare one kernel among all classes"):
-        gp = GPClassifier(**FAST).fit(X[:12], names)
+        gp = GPClassifier([SHARED] * 12, **FAST).fit(X[:12], names)
     p = gp.predict_proba(X[:12])
     assert p.shape == (12, 12)
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0.0, atol=0.0)
@@ -353,7 +353,8 @@ def test_names_of_classes_that_no_file_allows(tmp_path):
 def test_a_class_that_was_not_seen_shares_the_default_kernel():
     X, y = problem_of_names(["a", "b", "c"])
     gp = GPClassifier(likelihood=Softmax(n_classes=4), **FAST).fit(X, y)
-    assert list(gp.trace_.names) == ["variance", "length_scale[x0]", "length_scale[x1]"]
+    scales = ["length_scale[x0]", "length_scale[x1]"]
+    assert list(gp.trace_.names) == ["squared_exponential.variance", *scales, "linear.variance"]
 
 
 def problem_of_names(names):

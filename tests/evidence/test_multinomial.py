@@ -23,12 +23,13 @@ from tests.helpers.checks import CLASS_SIZES, check_gradient, several_classes, s
 
 SOLVE, PROBIT = MultinomialEP(), MultinomialProbit()
 PAIR = {"likelihood": "probit", "evidence": "ep"}
+EACH = [SquaredExponential(ard=True)] * 3
 FAST = {**PAIR, "sampler": "map", "random_state": 0, "progressbar": False}
 
 
 @pytest.fixture(scope="module")
 def fitted(thyroid):
-    return GPClassifier(**FAST).fit(*thyroid)
+    return GPClassifier(EACH, **FAST).fit(*thyroid)
 
 
 # -- the likelihood ------------------------------------------------------------------------------------------------
@@ -289,7 +290,7 @@ def test_probit_and_ep_are_the_multinomial_probit_for_several_classes(fitted, th
     assert p.shape == (len(y), 3)
     assert (p.sum(axis=1) == 1.0).all()
     assert fitted.score(X, y) >= 0.95
-    renamed = GPClassifier(**FAST).fit(X, 10 - np.unique(y, return_inverse=True)[1])  # reversed order
+    renamed = GPClassifier(EACH, **FAST).fit(X, 10 - np.unique(y, return_inverse=True)[1])  # reversed order
     np.testing.assert_allclose(renamed.predict_proba(X)[:, ::-1], p, atol=1e-4)
 
 
@@ -302,7 +303,7 @@ def test_probit_and_ep_are_the_multinomial_probit_for_several_classes(fitted, th
     ],
 )
 def test_it_has_several_names(fitted, thyroid, settings):
-    gp = GPClassifier(**{**FAST, **settings}).fit(*thyroid)
+    gp = GPClassifier(EACH, **{**FAST, **settings}).fit(*thyroid)
     np.testing.assert_array_equal(gp.trace_.flat, fitted.trace_.flat)
 
 
@@ -336,7 +337,8 @@ def test_leaving_one_out_predicts_what_cross_validation_does(fitted, thyroid):
 @pytest.mark.parametrize("sampler", ["hmc", "nuts"])
 def test_hyperparameters_are_sampled(thyroid, sampler):
     X, y = thyroid
-    gp = GPClassifier(sampler=sampler, draws=8, tune=8, chains=2, random_state=0, progressbar=False, **PAIR)
+    settings = {"draws": 8, "tune": 8, "chains": 2, "random_state": 0, "progressbar": False}
+    gp = GPClassifier([ARD] * 3, sampler=sampler, **settings, **PAIR)
     with pytest.warns(UserWarning, match="effective|R-hat|chains"):
         gp.fit(X, y)
     assert gp.trace_.flat.shape == (16, 18)
@@ -349,7 +351,6 @@ def test_hyperparameters_are_sampled(thyroid, sampler):
 
 
 def test_a_kernel_for_each_class(fitted, thyroid):
-    """Which is the default."""
     posterior = fitted.to_arviz()["posterior"]
     assert posterior["length_scale"].dims == ("chain", "draw", "class", "feature")
     labels = {tick.get_text() for tick in plots.relevance(fitted, of="length_scale").get_yticklabels()}

@@ -21,6 +21,7 @@ X = RNG.uniform(-3.0, 3.0, size=(50, 2))
 Y = 10.0 + 4.0 * np.sin(X[:, 0]) + X[:, 1] + 0.3 * RNG.normal(size=50)
 LABELS = classification_problem(50, 2)[1]
 X_NEW = RNG.uniform(-3.0, 3.0, size=(12, 2))
+KERNEL = SquaredExponential(ard=True)
 SHORT = {"draws": 30, "tune": 60, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 3}
 
 
@@ -29,7 +30,7 @@ def at_same_draws(gp, X_all, targets, likelihood=None):
     whole = Model(
         gp._inputs.scaling.apply(X_all),
         targets,
-        kernel=gp.kernel if gp.kernel is not None else SquaredExponential(ard=True),
+        kernel=KERNEL,
         likelihood=likelihood if likelihood is not None else gp.likelihood,
         evidence=gp.evidence,
     )
@@ -54,7 +55,7 @@ def test_regression_equals_a_refit_at_the_same_hyperparameters(pieces):
 
 @pytest.mark.parametrize(("likelihood", "evidence"), [("logistic", "laplace"), ("probit", "ep"), ("logistic", "lower")])
 def test_classification_equals_a_refit_at_the_same_hyperparameters(likelihood, evidence):
-    gp = GPClassifier(likelihood=likelihood, evidence=evidence, refine=None, **SHORT).fit(X[:35], LABELS[:35])
+    gp = GPClassifier(KERNEL, likelihood=likelihood, evidence=evidence, refine=None, **SHORT).fit(X[:35], LABELS[:35])
     gp.append(X[35:44], LABELS[35:44]).append(X[44:], LABELS[44:])
     _, (mean, variance) = at_same_draws(gp, X, LABELS)
     got_mean, got_variance = predict.latent_moments(gp.model_, gp._kept_draws(), gp._inputs.scaling.apply(X_NEW))

@@ -143,7 +143,7 @@ def test_posterior_predictive_of_one_of_several_outputs():
 
 def test_pairs_are_coloured_by_log_density_and_respect_weights(classifier):
     axes = plots.pairs(classifier, units="input")
-    assert axes.shape == (3, 3)
+    assert axes.shape == (4, 4)
     points = axes[1, 0].collections[0]
     trace = classifier.trace_
     drawn = np.asarray(points.get_offsets())
@@ -154,7 +154,7 @@ def test_pairs_are_coloured_by_log_density_and_respect_weights(classifier):
     assert np.all(np.diff(points.get_array()) >= 0.0)  # the most probable on top
     assert not axes[0, 1].axison
     with pytest.raises(InvalidInput, match="two hyperparameters"):
-        plots.pairs(classifier, var_names="variance")
+        plots.pairs(classifier, var_names="linear.variance")
 
 
 def test_evidence_surface_is_the_density_of_the_model(regressor):
@@ -216,7 +216,7 @@ def test_prior_beside_posterior(classifier):
     prior = axes[0].collections[0].get_paths()[0].vertices  # LogNormal(2, 2), by the mode of its logarithm
     assert np.log(prior[np.argmax(prior[:, 1]), 0]) == pytest.approx(2.0, abs=0.6)
     some = plots.prior_posterior(classifier, max_parameters=2)
-    assert some[-1].get_title(loc="right") == "2 of 3 shown"
+    assert some[-1].get_title(loc="right") == "2 of 4 shown"
 
 
 def test_a_fake_without_methods_is_refused():
