@@ -2,7 +2,7 @@
 
 One row under 50 draws takes 50 products with a triangle of n x n numbers each, 4 µs at n = 200 where it lies in cache,
 and as long again for each in Python, and to wait for memory.  Here the triangles of all draws lie one after the other,
-and compiled code walks over them.  The numbers are those of the predictors of the draws, to the last bit.
+and compiled code walks over them.  The numbers are those of the predictors of the draws, up to rounding.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.evidence.products import FEW_ROWS, Product
-from hmcgp.kernels.several import SeveralKernels
+from hmcgp.kernels.several import SeveralKernels, several
 from hmcgp.numerics.triangular import inner_products, packed, packed_squared_lengths
 from hmcgp.posterior.kept import KeptPredictors
 from hmcgp.posterior.predictors import AnyPredictor, Predictor, refuse_overflow
@@ -43,7 +43,7 @@ class PackedPredictors:
         scales = [one.scale for one in products if one.scale is not None]
         return PackedPredictors(
             np.array(numbers),
-            SeveralKernels([one.kernel for one in predictors]),
+            several([one.kernel for one in predictors]),
             predictors[0].X,
             np.array([one.alpha for one in products]),
             np.array(scales) if scales else None,
