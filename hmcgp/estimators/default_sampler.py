@@ -4,9 +4,9 @@ A rule in numbers that a fit knows beforehand, so that the same fit always takes
 some 600 evaluations with gradient before its first draw, and takes about a second for itself: it pays for evaluations
 that take longer than that, and for long runs.With nine or ten hyperparameters under
 the wide priors of other kernels half of the fits of 150 and 300 rows were given up in the end, or left fewer effective
-draws than HMC; with the default kernel, up to twelve, 2 of 32.  An attempt that fails costs 2,000 to 5,000 evaluations
-and HMC 15,000 to 30,000: with many rows, where that is minutes against an hour, it is always made with up to twelve.
-Failures were counted for two classes under Laplace's approximation, dense and through inducing
+draws than HMC; with eleven of the default kernel, too, and with up to ten, 1 of 24.  An attempt that fails costs 2,000
+to 5,000 evaluations and HMC 15,000 to 30,000: with many rows, where that is minutes against an hour, it is made with up
+to twelve.  Failures were counted for two classes under Laplace's approximation, dense and through inducing
 inputs (`scripts.benchmarks.surrogate --silent`), and only there it is chosen.
 """
 
@@ -19,8 +19,8 @@ from hmcgp.likelihoods import Logistic, Probit
 from hmcgp.model import Model
 
 LEAST_ROWS = 150
-MOST_PARAMETERS = 12
-MOST_OF_OTHERS, MANY_ROWS = 8, 1000  # of kernels other than the default, with fewer rows than so many
+MOST_PARAMETERS = {"default": 10, "other": 8}  # of kernels
+MANY_ROWS, MOST_OF_MANY = 1000, 12  # from so many rows on
 LEAST_DRAWS = 2000  # of all chains, warm-up included
 
 
@@ -28,7 +28,7 @@ def default_sampler(gp: Any, model: Model) -> str:
     """Name of the sampler for an estimator and its model."""
     long = gp.tune > 0 and gp.chains * (gp.tune + gp.draws) >= LEAST_DRAWS
     rows = len(model.y)
-    most = MOST_PARAMETERS if gp.kernel is None or rows >= MANY_ROWS else MOST_OF_OTHERS
+    most = MOST_OF_MANY if rows >= MANY_ROWS else MOST_PARAMETERS["default" if gp.kernel is None else "other"]
     apt = rows >= LEAST_ROWS and 0 < model.n_dim <= most
     measured = isinstance(model.likelihood, Logistic | Probit) and isinstance(model.evidence, Laplace)
     return "surrogate" if long and apt and measured and gp.checkpoint is None else "hmc"

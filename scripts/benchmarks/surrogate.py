@@ -202,7 +202,7 @@ def silent_failures(seeds: int, tables: list[str], priors: list[str], reference:
         for prior in priors:
             model = build(name, prior)
             # the surrogate of a default fit, draws=1000 and tune=500; HMC in its place would be longer
-            runs = [ours(model, SurrogateHMC(effective=250), seed, draws=358, tune=100) for seed in range(seeds)]
+            runs = [ours(model, SurrogateHMC(effective=320), seed, draws=458, tune=100) for seed in range(seeds)]
             kept = [trace for trace, _ in runs if trace.sampler == "surrogate"]
             flagged = np.array([bool(diagnostics.check(trace)) for trace in kept], dtype=bool)
             errors = np.zeros((1, 3))

@@ -9,7 +9,7 @@ import pytest
 
 from hmcgp import GPClassifier, Model
 from hmcgp.estimators import default_sampler as rule
-from hmcgp.estimators.default_sampler import LEAST_ROWS, MANY_ROWS, MOST_OF_OTHERS, MOST_PARAMETERS, default_sampler
+from hmcgp.estimators.default_sampler import LEAST_ROWS, MANY_ROWS, MOST_OF_MANY, MOST_PARAMETERS, default_sampler
 from hmcgp.kernels import SquaredExponential
 
 QUICK = {"n_jobs": 1, "progressbar": False, "random_state": 1, "refine": None}
@@ -33,18 +33,18 @@ def chosen(a_model, **settings):
 def test_surrogate_where_it_pays():
     assert chosen(model()) == "surrogate"
     assert chosen(model(n=LEAST_ROWS - 1)) == "hmc"
-    assert chosen(model(inputs=MOST_PARAMETERS - 1)) == "surrogate"  # and the variance
-    assert chosen(model(inputs=MOST_PARAMETERS)) == "hmc"
-    assert chosen(model(inputs=MOST_OF_OTHERS - 1), kernel=SquaredExponential(ard=True)) == "surrogate"
-    assert chosen(model(inputs=MOST_OF_OTHERS), kernel=SquaredExponential(ard=True)) == "hmc"
+    for which, kernel in (("default", None), ("other", SquaredExponential(ard=True))):
+        most = MOST_PARAMETERS[which]
+        assert chosen(model(inputs=most - 1), kernel=kernel) == "surrogate"  # and the variance
+        assert chosen(model(inputs=most), kernel=kernel) == "hmc"
     assert chosen(Model(*table(LEAST_ROWS, 2), kernel=SquaredExponential(1.0, 1.0))) == "hmc"  # nothing to draw
 
 
-def test_more_hyperparameters_of_other_kernels_where_hmc_takes_an_hour():
-    kernel, inducing = SquaredExponential(ard=True), table(10, MOST_PARAMETERS - 1)[0]
-    assert chosen(model(n=MANY_ROWS, inputs=MOST_PARAMETERS - 1, inducing=inducing), kernel=kernel) == "surrogate"
-    assert chosen(model(n=MANY_ROWS - 1, inputs=MOST_PARAMETERS - 1, inducing=inducing), kernel=kernel) == "hmc"
-    assert chosen(model(n=MANY_ROWS, inputs=MOST_PARAMETERS), kernel=kernel) == "hmc"
+def test_more_hyperparameters_where_hmc_takes_an_hour():
+    kernel, inducing = SquaredExponential(ard=True), table(10, MOST_OF_MANY - 1)[0]
+    assert chosen(model(n=MANY_ROWS, inputs=MOST_OF_MANY - 1, inducing=inducing), kernel=kernel) == "surrogate"
+    assert chosen(model(n=MANY_ROWS - 1, inputs=MOST_OF_MANY - 1, inducing=inducing), kernel=kernel) == "hmc"
+    assert chosen(model(n=MANY_ROWS, inputs=MOST_OF_MANY), kernel=kernel) == "hmc"
     assert chosen(model(inducing=table(10, 2)[0]), kernel=kernel) == "surrogate"
 
 
