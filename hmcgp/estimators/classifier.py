@@ -70,9 +70,9 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         "jumps" is "hmc" that first looks for the modes of the posterior, from 50 starts, and then jumps between them
         (`samplers.JumpingHMC`): for up to about fifteen hyperparameters, where chains disagree.  "map" takes the single
         most probable hyperparameters.  Default: "surrogate" for two classes under Laplace's approximation, 150 rows or
-        more, up to ten hyperparameters (eight of a kernel that is given, twelve from 1,000 rows on) and at least 2000 draws
-        of all chains with their warm-up, without checkpoint; otherwise "hmc".  `sampling_trace_.sampler` names the one
-        that drew.
+        more, up to ten hyperparameters (eight of a kernel that is given, twelve from 1,000 rows on) and at least 2000
+        draws of all chains with their warm-up, without checkpoint; otherwise "hmc".  `sampling_trace_.sampler` names
+        the one that drew.
     draws : int, default=1000
         Posterior draws kept from each chain; at most so many of the surrogate, as its draws are worth more.
     tune : int, default=500
