@@ -1,7 +1,7 @@
 """Tables and pictures of README.md, from results.csv.
 
 python -m scripts.study.analysis
-python -m scripts.study.analysis --contenders default/se logistic catboost --half confirm
+python -m scripts.study.analysis --contenders default/smooth logistic catboost --half confirm
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--contenders", nargs="+")
     parser.add_argument("--half", choices=tables.HALVES)
-    parser.add_argument("--reference", default="default/se")
+    parser.add_argument("--reference", default="default/smooth")
     parser.add_argument("--pictures", type=Path, default=RESULTS.parent, help="folder")
     parser.add_argument("--catalogue", action="store_true", help="list the tables only")
     given = parser.parse_args()
@@ -122,6 +122,7 @@ def main() -> None:
     chains = results.dropna(subset="r_hat").groupby("contender")["r_hat"]
     print(markdown(pd.DataFrame({"median R-hat": chains.median(), "share above 1.05": chains.apply(_share)})))
     suffix = f"_{given.half}" if given.half else ""
+    given.pictures.mkdir(parents=True, exist_ok=True)
     pictures.critical_difference(means, given.pictures / f"ranks{suffix}.png")
     seconds = by_table(results, names, "seconds")
     pictures.losses_and_seconds(means, seconds, given.pictures / f"losses_and_seconds{suffix}.png")

@@ -17,4 +17,4 @@ def _place(family: tuple[str, ...]) -> int:
 
 FAMILIES: dict[tuple[str, ...], Family] = {family: _ALL[family] for family in sorted(_ALL, key=_place)}
 NAMES = tuple(name for names in FAMILIES for name in names)
-QUICK = ("logistic", "knn", "gpc", "map/se", "laplace/se", "default/se")  # of the reduced run
+QUICK = ("logistic", "knn", "gpc", "map/smooth", "laplace/smooth", "default/smooth")  # of the reduced run

@@ -136,16 +136,16 @@ def test_holm_adjusts_as_by_hand():
 
 
 def test_the_report_shows_ranks_shortfalls_and_pictures(tmp_path, monkeypatch, capsys):
-    _results({"default/se": 0.0, "logistic": 0.1, "catboost": -0.2}).to_csv(tmp_path / "r.csv", index=False)
+    _results({"default/smooth": 0.0, "logistic": 0.1, "catboost": -0.2}).to_csv(tmp_path / "r.csv", index=False)
     arguments = ["analysis", "--results", str(tmp_path / "r.csv"), "--pictures", str(tmp_path)]
     monkeypatch.setattr("sys.argv", arguments)
     analysis.main()
     shown = capsys.readouterr().out
     assert "20 tables, 2 to 2 folds" in shown
-    assert shown.index("| catboost |") < shown.index("| default/se |") < shown.index("| logistic |")
+    assert shown.index("| catboost |") < shown.index("| default/smooth |") < shown.index("| logistic |")
     for name in ("ranks.png", "losses_and_seconds.png"):
         assert (tmp_path / name).stat().st_size > 10_000
-    assert pictures.label("default/se") == "hmcgp HMC, default kernel"
+    assert pictures.label("default/smooth") == "hmcgp HMC, default kernel"
 
 
 # -- contenders and bookkeeping --------------------------------------------------------------------------------------
@@ -225,13 +225,13 @@ def test_a_reduced_run_and_its_report(tmp_path, monkeypatch, capsys):
     found = pd.read_csv(path)
     assert len(found) == 2 * 2 * len(contenders.QUICK)
     losses = comparison.by_table(found, contenders.QUICK)
-    assert losses.loc["crabs", "default/se"] < losses.loc["crabs", "laplace/se"]  # which is too timid
-    assert losses.loc["crabs", "default/se"] < losses.loc["crabs", "knn"]
+    assert losses.loc["crabs", "default/smooth"] < losses.loc["crabs", "laplace/smooth"]  # which is too timid
+    assert losses.loc["crabs", "default/smooth"] < losses.loc["crabs", "knn"]
     assert (losses.loc["crabs"] < np.log(2.0)).all()
     assert (losses.loc["iris"] < np.log(3.0)).all()
     monkeypatch.setattr("sys.argv", ["analysis", "--results", str(path), "--pictures", str(tmp_path)])
     analysis.main()
-    assert "default/se" in capsys.readouterr().out
+    assert "default/smooth" in capsys.readouterr().out
 
 
 @pytest.mark.slow
