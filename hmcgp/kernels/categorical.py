@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +59,22 @@ def _pull_back_cross(S: Array, Z: Array, Z2: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Categorical(Kernel):
+class _OfCodes(Kernel):
+    """Covariance function of columns of codes."""
+
+    @abstractmethod
+    def _covariance(self, Z: Array, Z2: Array) -> Array:
+        """Covariances between the n columns of Z and the m of Z2, one row for each column of codes."""
+
+    def __call__(self, X: Array, X2: Array | None = None) -> Array:
+        Z = transposed(X)
+        Z2 = Z if X2 is None else transposed(X2)
+        check_columns(len(Z), len(Z2))
+        return self._covariance(Z, Z2)
+
+
+@dataclass(frozen=True)
+class Categorical(_OfCodes):
     """exp(-Σ_k weight_k (1 - δ(x_k, x'_k))), δ = 1 for equal categories and 0 for different ones.
 
     For columns of integer codes (Kim & Ghahramani 2006, eq. 10).  Its variance is 1: multiply it by the kernel of the
@@ -92,18 +108,12 @@ class Categorical(Kernel):
         K = self._covariance(left, right)
         return K, self.diag(X), lambda G, g: sum_if_shared(self.weight, -_pull_back_cross(G * K, left, right))
 
-    def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        Z = transposed(X)
-        Z2 = Z if X2 is None else transposed(X2)
-        check_columns(len(Z), len(Z2))
-        return self._covariance(Z, Z2)
-
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
 
 
 @dataclass(frozen=True)
-class CategoryEffects(Kernel):
+class CategoryEffects(_OfCodes):
     """Σ_k variance_k δ(x_k, x'_k), δ = 1 for equal categories and 0 for different ones.
 
     A sum of one effect for each category of each column, all independent: `Linear` of columns with one 0 or 1 for each
@@ -140,12 +150,6 @@ class CategoryEffects(Kernel):
             return sum_if_shared(self.variance, G.sum() - _pull_back_cross(G, left, right) + g.sum())
 
         return self._covariance(left, right), self.diag(X), pullback
-
-    def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        Z = transposed(X)
-        Z2 = Z if X2 is None else transposed(X2)
-        check_columns(len(Z), len(Z2))
-        return self._covariance(Z, Z2)
 
     def diag(self, X: Array) -> Array:
         return np.full(len(X), self._variances(X.shape[1]).sum())
