@@ -82,15 +82,16 @@ class ChosenByLoo(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def methods(n_inputs: int, n_classes: int, seed: int, draws: int) -> dict[str, Any]:
-    """What is compared: a kernel for each class (our default), that with the paper's priors, one for all, and others.
+    """What is compared: a kernel for each class, that with the paper's priors, one for all, and others.
 
     With w = 1/length_scale², their priors N(-3, 3²) on log v0 and log w are those of `PAPERS`.
     """
     one = SquaredExponential(ard=True)
     kernel = ConstantKernel(10.0, (1e-3, 1e5)) * RBF(np.full(n_inputs, 2.0), (1e-2, 1e3))
-    each = GPClassifier(sampler="map", refine=None, random_state=seed, progressbar=False)
+    each = GPClassifier([one] * n_classes, sampler="map", refine=None, random_state=seed, progressbar=False)
     shared = clone(each).set_params(kernel=one)
-    hmc = GPClassifier(refine=None, draws=draws, tune=draws, chains=2, random_state=seed, progressbar=False)
+    chains = {"draws": draws, "tune": draws, "chains": 2, "random_state": seed, "progressbar": False}
+    hmc = GPClassifier([one] * n_classes, refine=None, **chains)
     ep = {"likelihood": "probit", "evidence": "ep"}
     return {
         "MAP": each,

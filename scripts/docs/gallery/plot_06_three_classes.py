@@ -2,7 +2,7 @@
 Three classes
 =============
 
-New thyroid: normal, hyper- and hypothyroid patients.  Each class has a latent function with a kernel of its own.
+New thyroid: normal, hyper- and hypothyroid patients.  Each class has a latent function; all of them share a kernel.
 """
 
 import numpy as np
