@@ -90,8 +90,8 @@ class GaussianProcess(Inspection, Conventions):
         X : array-like or DataFrame of shape (n, d)
             Numeric, finite inputs; NaN where one is missing, with `missing="indicator"`.  A DataFrame may be of pandas
             or polars (or whatever narwhals reads).  Its columns of categories, Enums or text are categories: the
-            default kernel is then that of the others times `kernels.Categorical`, and behind labels their effects are
-            added.  Booleans are the numbers 0 and 1.
+            default kernel is then that of the others times `kernels.Categorical`, and in `GPClassifier` their effects
+            are added.  Booleans are the numbers 0 and 1.
         y : array-like or Series of shape (n,)
             A classifier takes two or more different labels (numbers, strings or booleans), a regressor finite numbers.
         sample_weight : array-like of shape (n,), optional

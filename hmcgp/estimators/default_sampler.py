@@ -2,12 +2,12 @@
 
 A rule in numbers that a fit knows beforehand, so that the same fit always takes the same sampler.  The surrogate makes
 some 600 evaluations with gradient before its first draw, and takes about a second for itself: it pays for evaluations
-that take longer than that, and for long runs.With nine or ten hyperparameters under
-the wide priors of other kernels half of the fits of 150 and 300 rows were given up in the end, or left fewer effective
-draws than HMC; with eleven of the default kernel, too, and with up to ten, 1 of 40.  An attempt that fails costs 2,000
-to 5,000 evaluations and HMC 15,000 to 30,000: with many rows, where that is minutes against an hour, it is made with up
-to twelve.  Failures were counted for two classes under Laplace's approximation, dense and through inducing
-inputs (`scripts.benchmarks.surrogate --silent`), and only there it is chosen.
+that take longer than that, and for long runs.  With nine or ten hyperparameters under the wide priors of other kernels
+half of the fits of 150 and 300 rows were given up in the end, or left fewer effective draws than HMC.  With the default
+kernel that was 7 of 8 with eleven hyperparameters, and 1 of 16 with nine or ten.  An attempt that fails costs 2,000 to
+5,000 evaluations and HMC 10,000 to 30,000: with many rows, where that is minutes against an hour, it is made with up to
+twelve.  Failures were counted for two classes under Laplace's approximation, dense and through inducing inputs
+(`scripts.benchmarks.surrogate --silent`), and only there it is chosen.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from hmcgp.runtime.fingerprint import table_identity
 from hmcgp.runtime.typing import Array
 
 LONGEST = {"period": 1.0, "length_scale": 10.0}  # of numbers that the user fixes, in ranges of their input
+FAR_FROM_ONE = 30.0  # standard deviation of an input that is not standardised, for which default priors do not do
 SCALES_APART = 100.0  # ratio of the largest to the smallest standard deviation of inputs that are not standardised
 
 
@@ -206,16 +207,24 @@ def warn_about_copies(X: Array, targets: Array) -> None:
 def warn_about_scales(X: Array, names: Sequence[str], parameters: Sequence[Parameter]) -> None:
     """Compare the scales of inputs, not standardised, whose length scales have priors that expect them to be."""
     spread = _spread_by_default(X, names, parameters)
-    if len(spread) < 2:
+    if not spread:
         return
     least, most = min(spread, key=spread.__getitem__), max(spread, key=spread.__getitem__)
     if spread[most] > SCALES_APART * spread[least]:
-        warn_user(
-            f"standardize=False, and the scales of the inputs are orders of magnitude apart: the standard deviation is "
-            f"{spread[least]:.2g} in {least!r} and {spread[most]:.2g} in {most!r}. The default priors expect about 1. "
-            "Take standardize=True, scale these columns, or give the kernel a prior for each length scale.",
-            DataWarning,
+        found = (
+            f"the scales of the inputs are orders of magnitude apart: the standard deviation is {spread[least]:.2g} in "
+            f"{least!r} and {spread[most]:.2g} in {most!r}"
         )
+    elif spread[most] > FAR_FROM_ONE or spread[least] < 1.0 / FAR_FROM_ONE:
+        name = most if spread[most] > FAR_FROM_ONE else least
+        found = f"the standard deviation of {name!r} is {spread[name]:.2g}"
+    else:
+        return
+    warn_user(
+        f"standardize=False, and {found}. The default priors expect about 1. Take standardize=True, scale these "
+        "columns, or give the kernel a prior for each length scale.",
+        DataWarning,
+    )
 
 
 def _spread_by_default(X: Array, names: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, float]:

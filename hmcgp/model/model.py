@@ -55,7 +55,7 @@ class Model:
         with the same hyperparameters.
     kernel : Kernel, or list of Kernel, optional
         Default: `SquaredExponential(ard=True)` with its default priors.  For several classes, one kernel is shared by
-        the functions of all, with equal hyperparameters; a list has one for each (what `GPClassifier` defaults to).
+        the functions of all, with equal hyperparameters; a list has one for each.
     likelihood : str or Likelihood, default="logistic"
     evidence : str or EvidenceProvider, optional
         Default: the first that fits the likelihood of "exact" (numbers), "laplace" (logistic, probit, softmax) and

@@ -74,12 +74,14 @@ class Units:
         return set(self.centre) == {0.0} and set(self.spread) == {1.0}
 
     def of(self, dimension: tuple[float, float], *, each: bool) -> Unit:
-        """Unit of a parameter of a dimension, for each input or for all together; None where they differ."""
+        """Unit of a parameter of a dimension, for each input or for all together; None without such a number."""
         a, b = dimension
         target = common([t**b for t in self.target]) if b else 1.0
         if target is None or a == 0.0:
             return target
         units = tuple(target * _power(spread, a) for spread in self.spread)
+        if not all(0.0 < unit < math.inf for unit in units):
+            return None  # of inputs around 1e-300, say
         shared = common(units)
         return units if shared is None and each else shared
 

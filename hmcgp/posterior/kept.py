@@ -1,9 +1,9 @@
 """Parts of the draws that predictions keep between calls, in bounded memory.
 
 Entries are added until KEPT_BYTES are full; draws beyond are solved whenever they are needed.  So a call has the same
-results, to the last bit, whether its draws are kept or not.  Averages come first: what results for each draw, and joint
-ones, keep (`part`) may fill PARTS_BYTES of these.  Several threads may predict at the same time: an entry is
-the same whoever adds it.  Nothing is kept in a pickle, nor in a copy.
+results whether its draws are kept or not.  Averages come first: what results for each draw, and joint ones, keep
+(`part`) may fill PARTS_BYTES of these, and is dropped where averages need the room.  Several threads may predict at the
+same time: an entry is the same whoever adds it.  Nothing is kept in a pickle, nor in a copy.
 """
 
 from __future__ import annotations
@@ -64,14 +64,18 @@ class KeptPredictors:
     def has_room(self, nbytes: int) -> bool:
         """Whether an entry of so many bytes would be kept."""
         whole = self._whole
+        if self is whole:  # parts give way
+            return self._nbytes + nbytes <= KEPT_BYTES
         in_parts = whole.nbytes - whole._nbytes
-        return whole.nbytes + nbytes <= KEPT_BYTES and (self is whole or in_parts + nbytes <= PARTS_BYTES)
+        return whole.nbytes + nbytes <= KEPT_BYTES and in_parts + nbytes <= PARTS_BYTES
 
     def keep(self, key: Hashable, entry: Any) -> bool:
         """Keep an entry if there is room; return whether there is one of this key."""
         nbytes = array_bytes(entry)
         with self._lock:
             if key not in self._entries and self.has_room(nbytes):
+                if self.nbytes + nbytes > KEPT_BYTES:
+                    self._drop_parts()
                 self._entries[key] = entry
                 self._nbytes += nbytes
             return key in self._entries
@@ -88,5 +92,8 @@ class KeptPredictors:
 
     def _drop(self) -> None:
         self._entries, self._nbytes = {}, 0
+        self._drop_parts()
+
+    def _drop_parts(self) -> None:
         for part in self._parts.values():
             part._drop()

@@ -83,7 +83,7 @@ def _quality(gp: Any, X: pd.DataFrame, y: Any, loo: Any) -> str:
     parts = [html.table(frame.round(4))]
     if name and found[0].linear is not None:
         gain = (found[0].linear - found[0].ours) * (1 if found[0].better == "lower" else -1)
-        parts.append(html.paragraph(_verdict(gain, loo, name)))
+        parts.append(html.paragraph(_verdict(gp, gain, loo, name)))
     if hasattr(gp, "classes_") and len(gp.classes_) == 2:
         p_second = np.where(np.asarray(y) == gp.classes_[1], loo.probability, 1.0 - loo.probability)
         ax = plots.calibration(p_second, y=np.asarray(y))
@@ -98,7 +98,7 @@ def _quality(gp: Any, X: pd.DataFrame, y: Any, loo: Any) -> str:
     return "".join(parts)
 
 
-def _verdict(gain: float, loo: Any, name: str) -> str:
+def _verdict(gp: Any, gain: float, loo: Any, name: str) -> str:
     noise = loo.se / len(loo.pointwise)
     name = name.partition(" (")[0]
     if abs(gain) < noise:
@@ -108,10 +108,10 @@ def _verdict(gain: float, loo: Any, name: str) -> str:
         )
     if gain > 0:
         return f"Better than a {name} by {gain:.3f} nats per row: there is structure that a line does not see."
-    return (
-        f"Worse than a {name} by {-gain:.3f} nats per row: the inputs act along straight lines, or there are too "
-        "few rows for curves. Compare with a line alone, kernel=Linear() + Constant()."
-    )
+    advice = "Add Linear() to the kernel, for example kernel=SquaredExponential(ard=True) + Linear()."
+    if any(name.startswith("linear") for name in gp.trace_.names):
+        advice = "There may be too few rows for curves. Compare with a line alone, kernel=Linear() + Constant()."
+    return f"Worse than a {name} by {-gain:.3f} nats per row: the inputs act along straight lines. {advice}"
 
 
 def _relevance(gp: Any) -> str:

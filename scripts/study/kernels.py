@@ -2,7 +2,7 @@
 
 For d quantities and standardised inputs, with s ~ LogNormal(2, 2) the variance of the first term and N(mean, variance):
 
-    se               s exp(-r²/2), log ℓ_k ~ N(½ + ½ log d, 1): the default
+    se               s exp(-r²/2), log ℓ_k ~ N(½ + ½ log d, 1): the default of 0.1
     se+linear        the same + v x·x' + c, log v ~ N(-log d, 2²), log c ~ N(1, 2²)
     narrow+linear    with log ℓ_k ~ N(½ + ½ log d, ½²)
     matern+linear    and Matérn 3/2 in place of the squared exponential
@@ -12,10 +12,10 @@ For d quantities and standardised inputs, with s ~ LogNormal(2, 2) the variance 
     tight+linear     with δ_k ~ N(0, ¼²)
     both             as `pooled`, with m ~ N(½ + ½ log d, 0.4²), δ_k ~ N(0, 0.3²); both+linear has the line
     narrow           as `narrow+linear`, without the line
-    smooth           as narrow+fixed, with log v ~ N(-log c, 2²) for c categories
-    full             as matern+fixed, with log v ~ N(-log c, 2²) for c categories
-    …+fixed          as …+effects, with the variance of the offset, c, fixed at 9
-    …+effects        as …+linear, with v Σ_k [x_k = x'_k] over the categories, log v ~ N(0, 2²)
+    …+effects        as …+linear, with e Σ_k [x_k = x'_k] over the categories, log e ~ N(0, 2²)
+    …+fixed          as …+effects, with the variance of the offset fixed at 9
+    smooth           as narrow+fixed, with log e ~ N(-log m, 2²) for m columns of categories: the default
+    full             as matern+fixed, with the same
 
 Categories multiply the first term by a categorical kernel, as in the default.  Of several classes each has a kernel of
 its own, unless `/shared` follows the name; `full` and `smooth` are always shared.

@@ -222,6 +222,9 @@ def test_scales_apart_without_standardisation():
         plain.fit(X, y)
     assert sum(issubclass(w.category, DataWarning) for w in caught) == 1
     plain.fit(X * [1.0, 1e-3], y)  # a factor of ten
+    for factor in (100.0, 0.01):
+        with pytest.warns(DataWarning, match="deviation of '(near|far)' is .* expect about 1"):
+            plain.fit(X * [factor, factor * 1e-4], y)
     own = SquaredExponential(length_scale=LogNormal(0.0, 5.0), ard=True)
     GPClassifier(own, standardize=False, **SETTINGS).fit(X, y)  # priors of one's own
     GPClassifier(**SETTINGS).fit(X, y)

@@ -289,8 +289,13 @@ def test_parts_share_one_bound(monkeypatch):
     assert inner.keep(1, np.zeros(20))
     assert not part.keep(1, np.zeros(1))
     assert whole.keep(0, np.zeros(50))
-    assert not whole.keep(1, np.zeros(1))
     assert whole.nbytes == 800
+    assert whole.keep(1, np.zeros(1))  # parts give way
+    assert whole.nbytes == 51 * 8
+    assert part.get(0) is inner.get(1) is None
+    assert part.keep(0, np.zeros(30))
+    assert not whole.keep(2, np.zeros(50))
+    assert part.get(0) is not None  # nothing is dropped in vain
     whole.clear()
     assert whole.nbytes == part.nbytes == inner.nbytes == 0
     assert part.get(0) is inner.get(1) is None

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
+from hmcgp.estimators.default_kernel import curve_line_and_offset
 from scripts.study import __main__ as program
 from scripts.study import analysis, comparison, contenders, coverage, pictures, run, scores, tables
 from scripts.study.forecast import Chains, Forecast
@@ -158,6 +159,16 @@ def test_kernels_have_a_line_an_offset_and_one_for_each_class():
     assert counts["se"] == 2
     assert counts["narrow+linear"] == counts["matern+linear"] == 4
     assert not isinstance(kernel_of("full", iris), list)
+
+
+def test_smooth_is_the_default_of_the_classifier():
+    """Built by hand in the study, so that its name keeps its meaning."""
+    pima, names = tables.load("pima"), list(tables.load("pima").X)
+    ours, default = kernel_of("smooth", pima), curve_line_and_offset(np.zeros(len(names), dtype=bool))
+    assert [p.value for p in ours.parameters(names)] == [p.value for p in default.parameters(names)]
+    values = [1.7, tuple(np.linspace(0.5, 2.0, len(names))), 0.3, 9.0]
+    X = pima.X.to_numpy(dtype=float)[:5]
+    np.testing.assert_allclose(ours.with_values(values)(X), default.with_values(values)(X), rtol=1e-13)
 
 
 def _fake(monkeypatch, broken=()):
