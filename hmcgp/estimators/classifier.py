@@ -137,7 +137,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     *The default kernel.*  With d standardised quantities, length scales have the prior LogNormal(½ + ½ log d, ½), half
     as wide as elsewhere since a line is there, the slopes the variance LogNormal(-log d, 2), effects of c columns of
     categories LogNormal(-log c, 2), and the offset has variance 9.  Far from all rows probabilities then follow the
-    line, in the place of a half.
+    line, in the place of a half.  Of probabilities drawn from these priors 35 % lie between 0.1 and 0.9, and of data
+    sets with 1, 7 and 30 inputs 51, 35 and 32 % have more than 95 of 100 rows on one side (1,000 draws each).
 
     *A kernel for each of several classes.*  What tells one class from the rest may not be what tells another, and
     Williams & Barber (1998) give each hyperparameters of its own.  In `scripts/study` (repeat 1) the shared default had
