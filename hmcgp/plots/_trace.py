@@ -68,6 +68,7 @@ def trace(
         limits, log = _row(left, right, run.draws[:, :, column], diverging)
         if weighted is not None:
             _density(left, weighted.flat[:, column], log, limits, style.INK, weighted.weight, width=2.2)
+        left.set_ylim(bottom=0.0)  # after the last curve: it ends the search for an upper limit
         left.set_title(names[column], **style.TITLE)
     _annotate(axes, run.draws.shape[0], int(diverging.sum()), len(shown), len(columns))
     notes = ["units of the table"] * (units == "input") + ["thick: weighted"] * (weighted is not None)
@@ -88,7 +89,6 @@ def _row(left: Axes, right: Axes, draws: Array, diverging: NDArray[np.bool_]) ->
     if log:
         style.log_axis(left.xaxis)
         style.log_axis(right.yaxis)
-    left.set_ylim(bottom=0.0)
     left.set_yticks([])
     right.set_xlim(0, draws.shape[1])
     style.clean(left, hide=("top", "right", "left"))

@@ -280,3 +280,6 @@ def test_trace_shows_the_chains_that_ran_and_the_weighted_density():
     peak = np.mean([line.get_xdata()[np.argmax(line.get_ydata())] for line in chains])
     assert x[np.argmax(density)] > peak
     assert axes[0, 0].get_title(loc="right") == "thick: weighted"
+    result.trace_.weight[:] = np.exp(-0.5 * (np.log(result.trace_.flat[:, 1] / peak) / 0.05) ** 2)
+    narrow = plots.trace(result)[1, 0]
+    assert narrow.get_ylim()[1] > narrow.lines[-1].get_ydata().max()  # not cut off
