@@ -106,7 +106,7 @@ def methods(n_inputs: int, n_classes: int, seed: int, draws: int) -> dict[str, A
         "HMC-shared kernel": clone(hmc).set_params(kernel=one),
         "EP-MAP": clone(each).set_params(**ep),
         "EP-shared kernel": clone(shared).set_params(**ep),
-        "EP-rest": OneVsRestClassifier(clone(each).set_params(**ep)),
+        "EP-rest": OneVsRestClassifier(clone(shared).set_params(**ep)),
         "EP-HMC": clone(hmc).set_params(**ep),
     }
 
