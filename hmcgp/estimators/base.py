@@ -308,8 +308,9 @@ class GaussianProcess(Inspection, Conventions):
         an n x n matrix of 4 or 8 bytes per number for each draw (for C classes C + 1 of them), and half as much again
         from the first prediction of up to four rows on, until 1 GiB is full.  Of that, results for each draw
         (`predict_proba_draws`) and joint ones (`sample_y`, `return_cov`), which keep one or two such matrices of 8
-        bytes per number, take 512 MiB at most.  Draws beyond are solved in every call.  Results are the same, to the
-        last bit, with and without; `fit` and `append` drop everything, and pickles and files of `save` hold none of it.
+        bytes per number, take 512 MiB at most, and make room where averages need it.  Draws beyond are solved in every
+        call.  Results are the same with and without, up to rounding; `fit` and `append` drop everything, and pickles
+        and files of `save` hold none of it.
         """
         check_is_fitted(self)
         self._predictions.clear()

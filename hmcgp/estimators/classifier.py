@@ -142,7 +142,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
 
     *A kernel for each of several classes.*  What tells one class from the rest may not be what tells another, and
     Williams & Barber (1998) give each hyperparameters of its own.  In `scripts/study` (repeat 1) the shared default had
-    the smaller log loss on seven of eight tables, in less time, against `SquaredExponential(ard=True)` for each class.
+    the smaller log loss on seven of eight tables, in less time on six, than `SquaredExponential(ard=True)` for each.
 
     Examples
     --------

@@ -46,10 +46,11 @@ def curve_line_and_offset(categories: NDArray[np.bool_]) -> Kernel:
     return kernel + Constant(OFFSET)
 
 
-def _times_categorical(curve: Kernel, quantities: list[int], names: list[int]) -> Kernel:
+def _times_categorical(kernel: Kernel, quantities: list[int], names: list[int]) -> Kernel:
+    """Kernel of the quantities, if there are any, times one of the categories, if there are any."""
     if not names:
-        return curve
-    return (curve.on(quantities) if quantities else Constant()) * Categorical(ard=True).on(names)
+        return kernel
+    return (kernel.on(quantities) if quantities else Constant()) * Categorical(ard=True).on(names)
 
 
 def _split(categories: NDArray[np.bool_]) -> tuple[list[int], list[int]]:
