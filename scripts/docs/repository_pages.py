@@ -15,7 +15,10 @@ DOCS = Path(__file__).parent
 FOLDER = DOCS / "build" / "pages"
 PAGES = {
     "papers": ROOT / "scripts/papers/README.md",
+    "study": ROOT / "scripts/study/README.md",
+    "kernel_choice": ROOT / "scripts/study/kernel_choice.md",
     "benchmarks": ROOT / "scripts/benchmarks/README.md",
+    "surrogate": ROOT / "scripts/benchmarks/surrogate.md",
     "contributing": ROOT / "hmcgp/README.md",
     "changes": ROOT / "CHANGELOG.md",
 }
