@@ -276,10 +276,12 @@ class Kernel(Parametric, ABC):
 
     def _take_values(self, remaining: list[Any]) -> Self:
         """Take this kernel's values, its children's first, from the front of the list."""
-        changes: dict[str, Any] = {name: child._take_values(remaining) for name, child in self.children().items()}
+        valued = self._with({})
+        for name, child in self.children().items():
+            valued.__dict__[name] = child._take_values(remaining)
         for f in self._own_fields():
-            changes[f.name] = remaining.pop(0)
-        return self._with(changes)
+            valued.__dict__[f.name] = remaining.pop(0)
+        return valued
 
 
 @cache

@@ -28,35 +28,35 @@ def add_inner_products(K: Array, Z: Array, weight: Array, offset: float, out: Ar
     d, top = Z.shape[0], Z.shape[0] - 1
     for i in range(K.shape[0]):
         row, before = out[i], K[i]
+        for j in range(i + 1):
+            row[j] = before[j] + offset
         for k in range(0, d, 4):  # four inputs at a time, to load and store the row a quarter as often
             a, b = _slope(Z, i, weight, k), _slope(Z, i, weight, k + 1)
             c, e = _slope(Z, i, weight, k + 2), _slope(Z, i, weight, k + 3)
             p, q, r, s = Z[k], Z[min(k + 1, top)], Z[min(k + 2, top)], Z[min(k + 3, top)]
-            start = offset if k == 0 else 0.0
             for j in range(i + 1):
-                row[j] = before[j] + start + (a * p[j] + b * q[j]) + (c * r[j] + e * s[j])
-            before = row
+                row[j] += (a * p[j] + b * q[j]) + (c * r[j] + e * s[j])
     mirror_lower(out)
 
 
 @compiled_with_lock
-def pull_back(G: Array, Z: Array) -> Array:
-    """Σ_ij G_ij z_ki z_kj for each input k, from the lower triangle of a symmetric G."""
+def pull_back(G: Array, Z: Array, shared: bool) -> Array:
+    """Σ_ij G_ij z_ki z_kj for each input k, or their sum, from the lower triangle of a symmetric G."""
     d, n = Z.shape
-    columns, out = np.zeros((d, n)), np.zeros(d)  # Σ_i>j G_ij z_ki, then times z_kj
+    columns, out = np.zeros((d, n)), np.zeros(1 if shared else d)  # Σ_i>j G_ij z_ki, then times z_kj
     none = np.zeros(n)
     for i in range(0, n, 2):  # two rows at a time, to load and store the sums half as often
         g, h, last = G[i], G[i + 1] if i + 1 < n else none, min(i + 1, n - 1)
         for k in range(d):
-            column, a, b = columns[k], Z[k, i], Z[k, last]
+            column, a, b, own = columns[k], Z[k, i], Z[k, last], 0 if shared else k
             for j in range(i):
                 column[j] += a * g[j] + b * h[j]
             if last > i:
                 column[i] += b * h[i]
-                out[k] += b * b * h[last]
-            out[k] += a * a * g[i]
+                out[own] += b * b * h[last]
+            out[own] += a * a * g[i]
     for k in range(d):
         for j in range(n):
             columns[k, j] *= Z[k, j]
-        out[k] += 2.0 * total(columns[k])
+        out[0 if shared else k] += 2.0 * total(columns[k])
     return out
