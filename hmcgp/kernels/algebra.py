@@ -58,6 +58,12 @@ class Mapped(Wrapped):
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return self.kernel(self._map(X), None if X2 is None else self._map(X2))
 
+    def add_to(self, K: Array, X: Array, X2: Array | None) -> None:
+        if type(self).__call__ is not Mapped.__call__:  # a class may have another
+            super().add_to(K, X, X2)
+        else:
+            self.kernel.add_to(K, self._map(X), None if X2 is None else self._map(X2))
+
     def diag(self, X: Array) -> Array:
         return self.kernel.diag(self._map(X))
 
@@ -82,17 +88,21 @@ class Sum(_Pair):
         sides = (side._terms() if type(side) is Sum else [side] for side in (self.left, self.right))
         return [term for terms in sides for term in terms]
 
-    def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        terms = self._terms()
-        pulls: list[Pullback] = [pull_constant] * len(terms)
+    def _parts(self) -> tuple[list[Kernel], int, list[int], float]:
+        """Terms, the place of one that is not a constant if there is one, of the others, and the sum of constants."""
+        terms, others, offset = self._terms(), [], 0.0
         first = next((i for i, term in enumerate(terms) if type(term) is not Constant), 0)
-        K, pulls[first] = terms[first].vjp(X)  # of which a pullback may make use: not to be written to
-        offset, others = 0.0, []
         for i, term in enumerate(terms):
             if type(term) is not Constant and i != first:
                 others.append(i)
             elif i != first:
                 offset += float(value_of(term, "variance"))
+        return terms, first, others, offset
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        terms, first, others, offset = self._parts()
+        pulls: list[Pullback] = [pull_constant] * len(terms)
+        K, pulls[first] = terms[first].vjp(X)  # of which a pullback may make use: not to be written to
         total = np.empty(K.shape)
         if not others:
             np.add(K, offset, out=total)
@@ -110,7 +120,11 @@ class Sum(_Pair):
         return K1 + K2, k1 + k2, lambda G, g: np.concatenate([pull1(G, g), pull2(G, g)])
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        return self.left(X, X2) + self.right(X, X2)
+        terms, first, others, offset = self._parts()
+        K = np.add(terms[first](X, X2), offset)  # a new array
+        for i in others:
+            terms[i].add_to(K, X, X2)
+        return K
 
     def diag(self, X: Array) -> Array:
         return self.left.diag(X) + self.right.diag(X)

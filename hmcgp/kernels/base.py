@@ -102,6 +102,10 @@ class Kernel(Parametric, ABC):
             out += offset
         return pullback
 
+    def add_to(self, K: Array, X: Array, X2: Array | None) -> None:
+        """Add kernel(X, X2) to K in place.  Sums call this for each term; override it only for speed."""
+        K += self(X, X2)
+
     def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
         """Covariances of the rows of X with those of Z, variances of the rows of X, and the pullback of both.
 

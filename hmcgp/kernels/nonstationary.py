@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg.blas import dgemm
 
 from hmcgp.kernels.base import (
     InducingPullback,
@@ -82,13 +83,18 @@ class Linear(Kernel):
         return self(X), self._pull(transposed(X))
 
     def add_vjp(self, K: Array, X: Array, offset: float, out: Array) -> Pullback:
+        Z = self._added(K, X, offset, out)
+        return super().add_vjp(K, X, offset, out) if Z is None else self._pull(Z)
+
+    def _added(self, K: Array, X: Array, offset: float, out: Array) -> Array | None:
+        """Write K + offset + kernel(X) into `out`, and return the transpose of X; None where K or X do not fit."""
         (n, d), weight = X.shape, np.atleast_1d(np.asarray(value_of(self, "variance"), dtype=float))
         fits = K.shape == out.shape == (n, n) and d > 0 and len(weight) in (1, d)  # compiled code does not look
         if type(self) is not Linear or not (fits and K.dtype == out.dtype and K.flags.c_contiguous):
-            return super().add_vjp(K, X, offset, out)
+            return None
         Z = transposed(X)
         core.add_inner_products(K, Z, weight, offset, out)
-        return self._pull(Z)
+        return Z
 
     def _pull(self, Z: Array) -> Pullback:
         shared = np.ndim(self.variance) == 0
@@ -105,6 +111,15 @@ class Linear(Kernel):
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         return inner_products(X, X2, value_of(self, "variance"))
+
+    def add_to(self, K: Array, X: Array, X2: Array | None) -> None:
+        own = type(self) is Linear and K.dtype == np.float64 and K.flags.c_contiguous and K.size > 0
+        if own and X2 is not None and K.shape == (len(X), len(X2)) and X.shape[1] == X2.shape[1] > 0:
+            S = np.ascontiguousarray(X * value_of(self, "variance"))
+            # BLAS sees the transposes, in its own order: K' + X2 S'
+            dgemm(1.0, np.ascontiguousarray(X2).T, S.T, beta=1.0, c=K.T, trans_a=True, overwrite_c=True)
+        elif not (own and X2 is None and self._added(K, X, 0.0, K) is not None):
+            super().add_to(K, X, X2)
 
     def diag(self, X: Array) -> Array:
         return np.asarray((X**2 * value_of(self, "variance")).sum(axis=1))

@@ -18,7 +18,7 @@ from hmcgp.posterior.over_draws import PredictingDraw, SolvedDraw, latent_shape,
 from hmcgp.posterior.predictors import AnyPredictor, PosteriorPredictor, latent_gaussian, mean_class_probabilities
 from hmcgp.runtime.typing import Array
 
-BLOCK_BYTES = 32 * 2**20  # of work space for a block of new inputs, for each worker
+BLOCK_BYTES = 8 * 2**20  # of work space for a block of new inputs, for each worker: larger arrays leave the cache
 
 
 def latent_blocks(draw: SolvedDraw | PredictingDraw, X: Array) -> Iterator[tuple[slice, Array, Array]]:

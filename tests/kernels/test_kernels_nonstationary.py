@@ -227,6 +227,33 @@ def test_terms_of_a_sum_are_added_in_place(variance, columns, n):
         np.testing.assert_array_equal(K, before)
 
 
+@pytest.mark.parametrize("variance", [0.4, 1, [0.1, 2.0, 0.5]])
+def test_covariances_of_a_sum_between_rows(variance):
+    kept = SquaredExponential(1.3, 0.8)(X, X2)
+
+    class Stored(SquaredExponential):  # returns the same array every time
+        def __call__(self, X, X2=None):
+            return kept
+
+    terms = [Linear(variance), Constant(9.0), SquaredExponential(1.3, 0.8), Linear(0.3).on([2, 0]), White(0.1)]
+    expected = sum(term(X, X2) for term in terms)
+    for order in ([0, 1, 2, 3, 4], [2, 3, 1, 4, 0]):
+        kernel = sum(terms[i] for i in order)
+        np.testing.assert_allclose(kernel(X, X2), expected, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(kernel(X, X2[:0]), expected[:, :0])
+        np.testing.assert_allclose(kernel(X[:, ::-1][:, ::-1], np.asfortranarray(X2)), expected, rtol=1e-13, atol=1e-13)
+        K = kernel(X)
+        np.testing.assert_allclose(K, sum(term(X) for term in terms), rtol=1e-13, atol=1e-13)
+        np.testing.assert_array_equal(K, K.T)
+    before = kept.copy()
+    np.testing.assert_allclose(
+        (Stored(1.3, 0.8) + terms[0] + terms[1])(X, X2), kept + terms[0](X, X2) + 9.0, rtol=1e-13
+    )
+    np.testing.assert_array_equal(kept, before)
+    with pytest.raises(ValueError, match=r"mismatch|align|broadcast"):
+        (White(1.0) + Linear(0.4))(X, X2[:, :2])
+
+
 def test_a_sum_of_constants():
     K, pullback = (Constant(0.5) + Constant(0.2) + Constant(1.0)).vjp(X)
     np.testing.assert_allclose(K, 1.7, rtol=1e-15)
@@ -242,6 +269,12 @@ def test_a_subclass_of_a_line_keeps_its_own_covariance():
     K, pullback = (White(1.0) + Doubled(0.4)).vjp(X)
     np.testing.assert_allclose(K, np.eye(9) + 0.8 * X @ X.T, rtol=1e-13)
     np.testing.assert_allclose(pullback(np.ones((9, 9)))[1], 2.0 * np.sum(X @ X.T), rtol=1e-11)
+
+    class Tripled(Linear):
+        def __call__(self, X, X2=None):
+            return 3.0 * super().__call__(X, X2)
+
+    np.testing.assert_allclose((White(1.0) + Tripled(0.4))(X, X2), 1.2 * X @ X2.T, rtol=1e-13)
 
 
 @pytest.mark.parametrize("variance", [0.4, [0.1, 2.0, 0.5]])
