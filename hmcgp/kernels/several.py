@@ -2,7 +2,7 @@
 
 For few rows, Python for each of them would take most of the time.  A squared exponential, a line and a constant are
 known here, and sums from their two sides; other kernels are asked one by one.  The numbers are those of the kernels
-themselves.
+themselves, up to rounding.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Parts of the draws that predictions keep between calls, in bounded memory.
 
 Entries are added until KEPT_BYTES are full; draws beyond are solved whenever they are needed.  So a call has the same
-results whether its draws are kept or not.  Averages come first: what results for each draw, and joint ones, keep
-(`part`) may fill PARTS_BYTES of these, and is dropped where averages need the room.  Several threads may predict at the
-same time: an entry is the same whoever adds it.  Nothing is kept in a pickle, nor in a copy.
+results, up to rounding, whether its draws are kept or not.  Averages come first: what results for each draw, and joint
+ones, keep (`part`) may fill PARTS_BYTES of these, and is dropped where averages need the room.  Several threads may
+predict at the same time: an entry is the same whoever adds it.  Nothing is kept in a pickle, nor in a copy.
 """
 
 from __future__ import annotations
