@@ -63,6 +63,13 @@ class LogGamma:
         return stats.loggamma(self.shape[i])
 
 
+class Skew(LogGamma):
+    """A skewed density in more dimensions."""
+
+    def __init__(self, n_dim=5):
+        super().__init__(np.linspace(1.0, 4.0, n_dim))
+
+
 class NormalMixture:
     """The distribution of x with x | z ~ N(mean(z), sd(z)^2) and z ~ N(0, 1), by quadrature over z."""
 
