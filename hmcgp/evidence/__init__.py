@@ -1,10 +1,16 @@
 """Evidence providers, exact and approximate, and their contract."""
 
-from hmcgp.evidence.base import (
+from hmcgp.evidence.base import Provider
+from hmcgp.evidence.bounds import LowerBound, UpperBound
+from hmcgp.evidence.ep import EP, TAP, MultinomialEP, NaiveMeanField
+from hmcgp.evidence.exact import Exact
+from hmcgp.evidence.iterative import Iterative
+from hmcgp.evidence.laplace import Laplace, SoftmaxLaplace
+from hmcgp.evidence.low_rank import LowRank, LowRankClasses
+from hmcgp.evidence.protocols import (
     Evidence,
     EvidenceProvider,
     Posterior,
-    Provider,
     SupportsJointPrediction,
     SupportsLatentMixture,
     SupportsLeaveGroupsOut,
@@ -14,12 +20,6 @@ from hmcgp.evidence.base import (
     SupportsWarmStart,
     SupportsWorkSpace,
 )
-from hmcgp.evidence.bounds import LowerBound, UpperBound
-from hmcgp.evidence.ep import EP, TAP, MultinomialEP, NaiveMeanField
-from hmcgp.evidence.exact import Exact
-from hmcgp.evidence.iterative import Iterative
-from hmcgp.evidence.laplace import Laplace, SoftmaxLaplace
-from hmcgp.evidence.low_rank import LowRank, LowRankClasses
 from hmcgp.evidence.sampled import LatentSampling
 
 __all__ = [

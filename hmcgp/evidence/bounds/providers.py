@@ -43,11 +43,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from hmcgp.evidence.base import Evidence, SolverProvider, Structure
+from hmcgp.evidence.base import SolverProvider
 from hmcgp.evidence.bounds import optimisation as core
 from hmcgp.evidence.low_rank.bounds import lower_bound, upper_bound
 from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.products import LatentProducts, by_factor
+from hmcgp.evidence.protocols import Evidence, Structure
 from hmcgp.evidence.status import (
     leave_out,
     needs_factor,

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
-from hmcgp.evidence.base import Evidence, SiteProvider, Structure
+from hmcgp.evidence.base import SiteProvider
 from hmcgp.evidence.ep import double_loop as double
 from hmcgp.evidence.ep import sweeps as core
 from hmcgp.evidence.ep.site_posterior import Sites
@@ -43,6 +43,7 @@ from hmcgp.evidence.low_rank.classes import LowRankClasses
 from hmcgp.evidence.low_rank.ep import ep_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.products import LatentProducts, by_precision
+from hmcgp.evidence.protocols import Evidence, Structure
 from hmcgp.evidence.status import NOT_CONVERGED, needs_factor, raise_for_status
 from hmcgp.likelihoods import (
     Binomial,

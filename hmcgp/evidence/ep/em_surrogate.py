@@ -38,9 +38,10 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 
 from hmcgp.errors import NotPositiveDefinite
-from hmcgp.evidence.base import Evidence, Provider
+from hmcgp.evidence.base import Provider
 from hmcgp.evidence.ep.binary import SitePosterior
 from hmcgp.evidence.exact.factorisation import factor
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.likelihoods import LabelNoise, Likelihood, Logistic, Probit
 from hmcgp.likelihoods.terms import LOGISTIC, PROBIT, STEP
 from hmcgp.numerics.lapack import inverse_from_cholesky_inplace, log_determinant, mirror_lower

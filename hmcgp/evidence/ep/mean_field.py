@@ -18,9 +18,9 @@ mean (Kx)_i - v x_i, which for TAP are Λ and γ.  The sign of that mean gives a
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hmcgp.evidence.base import Evidence
 from hmcgp.evidence.ep import naive_mean_field as core
 from hmcgp.evidence.ep.binary import BinarySiteProvider, count_both, site_evidence, solve_sites
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.evidence.status import NOT_CONVERGED
 from hmcgp.likelihoods import LabelNoise, Likelihood, Probit
 from hmcgp.runtime.typing import Array

@@ -33,11 +33,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from hmcgp.evidence.base import Evidence, SiteProvider
+from hmcgp.evidence.base import SiteProvider
 from hmcgp.evidence.ep import multinomial_copies as rows
 from hmcgp.evidence.ep import multinomial_sweeps as core
 from hmcgp.evidence.ep.site_state import ALPHA, MEAN, PRECISION
 from hmcgp.evidence.laplace.softmax import SoftmaxPosterior, covariance_stack
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.evidence.status import NOT_POSITIVE_DEFINITE, raise_for_status
 from hmcgp.likelihoods import Likelihood, MultinomialProbit
 from hmcgp.runtime.typing import Array

@@ -18,12 +18,13 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput, NotPositiveDefinite
-from hmcgp.evidence.base import Evidence, Provider, Structure
+from hmcgp.evidence.base import Provider
 from hmcgp.evidence.exact import factorisation as core
 from hmcgp.evidence.exact.posterior import ExactPosterior
 from hmcgp.evidence.exact.repeated_rows import weighted_evidence
 from hmcgp.evidence.low_rank.gaussian import gaussian_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
+from hmcgp.evidence.protocols import Evidence, Structure
 from hmcgp.likelihoods import Gaussian, Likelihood, NoisyNumbers, OutputNoise, VaryingNoise
 from hmcgp.runtime.checks import lowered
 from hmcgp.runtime.typing import Array

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hmcgp.evidence.base import Evidence, Posterior, Provider, SupportsJointPrediction
+from hmcgp.evidence.base import Provider
 from hmcgp.evidence.exact.posterior import ExactPosterior
 from hmcgp.evidence.products import LatentProducts
+from hmcgp.evidence.protocols import Evidence, Posterior, SupportsJointPrediction
 from hmcgp.likelihoods import NoisyNumbers
 from hmcgp.runtime.typing import Array
 

@@ -38,12 +38,12 @@ from typing import NamedTuple
 import numpy as np
 
 from hmcgp.errors import NotPositiveDefinite
-from hmcgp.evidence.base import Evidence
 from hmcgp.evidence.exact.factorisation import LOST, columns_gradient_inplace, is_known, rounding_of_fit
 from hmcgp.evidence.iterative import lanczos
 from hmcgp.evidence.iterative.conjugate_gradients import Solved, conjugate_gradients
 from hmcgp.evidence.iterative.lanczos import Probes, Spectrum
 from hmcgp.evidence.iterative.preconditioner import Preconditioner, precondition
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.evidence.status import needs_factor
 from hmcgp.numerics.constants import LOG_2PI
 from hmcgp.runtime.typing import Array

@@ -7,9 +7,10 @@ function, and its energy errors are those of an exact evidence.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hmcgp.evidence.base import Evidence, Provider
+from hmcgp.evidence.base import Provider
 from hmcgp.evidence.exact.repeated_rows import weighted_evidence
 from hmcgp.evidence.iterative import estimate
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.likelihoods import Gaussian, Likelihood, NoisyNumbers, OutputNoise, VaryingNoise
 from hmcgp.runtime.typing import Array
 

@@ -28,13 +28,14 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import mode_rows as row
-from hmcgp.evidence.base import Evidence, SolverProvider, Structure
+from hmcgp.evidence.base import SolverProvider
 from hmcgp.evidence.laplace import conjugate_gradients, mode_search
 from hmcgp.evidence.laplace.student_t import student_evidence
 from hmcgp.evidence.low_rank.laplace import laplace_evidence
 from hmcgp.evidence.low_rank.structure import LowRank
 from hmcgp.evidence.low_rank.student_t import student_evidence as low_rank_student_evidence
 from hmcgp.evidence.products import LatentProducts, by_factor
+from hmcgp.evidence.protocols import Evidence, Structure
 from hmcgp.evidence.status import (
     leave_out,
     needs_factor,

@@ -37,9 +37,10 @@ from scipy.linalg import solve_triangular
 
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import mode_rows as row
-from hmcgp.evidence.base import Evidence, SolverProvider, Structure
+from hmcgp.evidence.base import SolverProvider
 from hmcgp.evidence.laplace import softmax_mode_search as core
 from hmcgp.evidence.low_rank.softmax import softmax_evidence
+from hmcgp.evidence.protocols import Evidence, Structure
 from hmcgp.evidence.status import (
     CONVERGED,
     leave_classes_out,

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hmcgp.evidence import mode_rows as row
-from hmcgp.evidence.base import Evidence, SolverProvider
+from hmcgp.evidence.base import SolverProvider
 from hmcgp.evidence.laplace import heavy_mode_search as core
 from hmcgp.evidence.products import LatentProducts, by_precision
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.evidence.status import leave_out, needs_factor, raise_for_status, refuse_lost_digits
 from hmcgp.likelihoods import StudentT
 from hmcgp.runtime.typing import Array

@@ -18,11 +18,12 @@ from scipy.special import entr
 
 from hmcgp.errors import NotConverged
 from hmcgp.evidence.anderson import accelerated
-from hmcgp.evidence.base import Evidence, SolverProvider
+from hmcgp.evidence.base import SolverProvider
 from hmcgp.evidence.low_rank.laplace import Labels
 from hmcgp.evidence.low_rank.mode_search import find_mode
 from hmcgp.evidence.low_rank.posterior import InducingPosterior, LowRankPosterior
 from hmcgp.evidence.low_rank.structure import Conditioned, LowRank
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.likelihoods import Likelihood
 from hmcgp.numerics.constants import EPS
 from hmcgp.runtime.typing import Array

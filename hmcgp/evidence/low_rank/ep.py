@@ -22,13 +22,14 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput, NotConverged, NotPositiveDefinite
 from hmcgp.evidence.anderson import accelerated
-from hmcgp.evidence.base import Evidence, SiteProvider
+from hmcgp.evidence.base import SiteProvider
 from hmcgp.evidence.ep import site_state as site
 from hmcgp.evidence.ep.log_evidence import constants_and_slopes, flip_derivative, leave_copies_out, log_evidence
 from hmcgp.evidence.ep.response_moments import tilted_row
 from hmcgp.evidence.ep.site_posterior import Sites
 from hmcgp.evidence.low_rank.posterior import InducingPosterior
 from hmcgp.evidence.low_rank.structure import Conditioned, LowRank
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.likelihoods import LabelNoise, Likelihood
 from hmcgp.numerics.compiled import compiled
 from hmcgp.numerics.constants import EPS

@@ -22,10 +22,10 @@ from dataclasses import replace
 import numpy as np
 
 from hmcgp.errors import NotPositiveDefinite
-from hmcgp.evidence.base import Evidence
 from hmcgp.evidence.exact.factorisation import is_known
 from hmcgp.evidence.low_rank.posterior import InducingPosterior, LowRankPosterior
 from hmcgp.evidence.low_rank.structure import LowRank
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.likelihoods import NoisyNumbers
 from hmcgp.numerics.constants import EPS, LOG_2PI
 from hmcgp.runtime.typing import Array

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hmcgp.evidence.base import Evidence, SolverProvider
+from hmcgp.evidence.base import SolverProvider
 from hmcgp.evidence.low_rank.mode_search import find_mode
 from hmcgp.evidence.low_rank.posterior import InducingPosterior, LowRankPosterior
 from hmcgp.evidence.low_rank.structure import Conditioned, LowRank
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.likelihoods import Likelihood
 from hmcgp.likelihoods.number_slopes import laplace_slopes
 from hmcgp.likelihoods.terms import first_guess, likelihood_terms, log_constants

@@ -20,11 +20,12 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from hmcgp.evidence import mode_rows as row
-from hmcgp.evidence.base import Evidence, SolverProvider, Structure
+from hmcgp.evidence.base import SolverProvider
 from hmcgp.evidence.laplace.softmax_terms import log_joint
 from hmcgp.evidence.low_rank.classes import ConditionedClasses, LowRankClasses
 from hmcgp.evidence.low_rank.mode_search import find_mode
 from hmcgp.evidence.low_rank.structure import LowRank, LowRankAdjoint
+from hmcgp.evidence.protocols import Evidence, Structure
 from hmcgp.evidence.status import leave_classes_out
 from hmcgp.likelihoods import Softmax
 from hmcgp.numerics.compiled import compiled

@@ -17,9 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hmcgp.errors import NotConverged, NotPositiveDefinite
-from hmcgp.evidence.base import Evidence, SolverProvider
+from hmcgp.evidence.base import SolverProvider
 from hmcgp.evidence.low_rank.posterior import InducingPosterior, LowRankPosterior
 from hmcgp.evidence.low_rank.structure import Conditioned, LowRank
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.evidence.status import refuse_lost_digits
 from hmcgp.likelihoods import HeavyTerms, StudentT
 from hmcgp.numerics.constants import EPS

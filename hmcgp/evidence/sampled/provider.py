@@ -25,8 +25,9 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput, NotConverged
-from hmcgp.evidence.base import Evidence, Provider
+from hmcgp.evidence.base import Provider
 from hmcgp.evidence.ep.binary import EP, SitePosterior
+from hmcgp.evidence.protocols import Evidence
 from hmcgp.evidence.sampled.estimate import PILOT, Estimate, Integrand, no_points
 from hmcgp.evidence.sampled.points import BATCH, Points
 from hmcgp.evidence.sampled.posterior import SampledPosterior
