@@ -17,6 +17,7 @@ import numpy as np
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import InducingPullback, Kernel, Owner, Pullback, Value, parameter, value_of
 from hmcgp.kernels.nonstationary import Constant, pull_constant
+from hmcgp.kernels.together import CurveAndLine
 from hmcgp.parameters.units import Units
 from hmcgp.runtime.typing import Array
 
@@ -88,19 +89,24 @@ class Sum(_Pair):
         sides = (side._terms() if type(side) is Sum else [side] for side in (self.left, self.right))
         return [term for terms in sides for term in terms]
 
-    def _parts(self) -> tuple[list[Kernel], int, list[int], float]:
-        """Terms, the place of one that is not a constant if there is one, of the others, and the sum of constants."""
-        terms, others, offset = self._terms(), [], 0.0
+    @staticmethod
+    def _split(terms: list[Kernel]) -> tuple[int, list[int], float]:
+        """Place of a term that is not a constant if there is one, those of the others, and the sum of constants."""
+        others, offset = [], 0.0
         first = next((i for i, term in enumerate(terms) if type(term) is not Constant), 0)
         for i, term in enumerate(terms):
             if type(term) is not Constant and i != first:
                 others.append(i)
             elif i != first:
                 offset += float(value_of(term, "variance"))
-        return terms, first, others, offset
+        return first, others, offset
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        terms, first, others, offset = self._parts()
+        terms = self._terms()
+        together = CurveAndLine.of(terms, X)
+        if together is not None:
+            return together.vjp()
+        first, others, offset = self._split(terms)
         pulls: list[Pullback] = [pull_constant] * len(terms)
         K, pulls[first] = terms[first].vjp(X)  # of which a pullback may make use: not to be written to
         total = np.empty(K.shape)
@@ -120,7 +126,11 @@ class Sum(_Pair):
         return K1 + K2, k1 + k2, lambda G, g: np.concatenate([pull1(G, g), pull2(G, g)])
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
-        terms, first, others, offset = self._parts()
+        terms = self._terms()
+        together = CurveAndLine.of(terms, X) if X2 is None else None
+        if together is not None:
+            return together.covariance()
+        first, others, offset = self._split(terms)
         K = np.add(terms[first](X, X2), offset)  # a new array
         for i in others:
             terms[i].add_to(K, X, X2)

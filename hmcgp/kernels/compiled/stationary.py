@@ -46,14 +46,25 @@ def _row(Z: Array, i: int, Z2: Array, m: int, variance: float, work: Array, out:
 @compiled_with_lock
 def covariance(Z: Array, Z2: Array, variance: float, symmetric: bool) -> Array:
     """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m); `symmetric` if they are equal."""
+    if symmetric:
+        K = lower_covariance(Z, variance)
+        mirror_lower(K)
+        return K
     n, m = Z.shape[1], Z2.shape[1]
     K, work = np.empty((n, m)), np.empty(m)
     for i in range(n):
-        _row(Z, i, Z2, i if symmetric else m, variance, work, K[i])
-        if symmetric:
-            K[i, i] = variance
-    if symmetric:
-        mirror_lower(K)
+        _row(Z, i, Z2, m, variance, work, K[i])
+    return K
+
+
+@compiled_inside
+def lower_covariance(Z: Array, variance: float) -> Array:
+    """Lower triangle of the covariance between the n columns of Z; nothing is written above it."""
+    n = Z.shape[1]
+    K, work = np.empty((n, n)), np.empty(n)
+    for i in range(n):
+        _row(Z, i, Z, i, variance, work, K[i])
+        K[i, i] = variance
     return K
 
 
