@@ -61,10 +61,10 @@ class CurveAndLine(NamedTuple):
 
     def vjp(self) -> tuple[Array, Pullback]:
         """Covariance of the rows, and the pullback of `Kernel.vjp`."""
-        K, curve, Z = core.covariance(self.X, self.variance, self.length_scale, self.slope, self.offset)
+        K, curve, Z, T = core.covariance(self.X, self.variance, self.length_scale, self.slope, self.offset)
 
         def pullback(G: Array) -> Array:
-            grad = core.pull_back(G, curve, Z, self.variance, self.length_scale, self.slope)
+            grad = core.pull_back(G, curve, Z, T, self.variance, self.length_scale, len(self.slope))
             if [type(term) for term in self.terms] == _ORDER:
                 return grad
             first = 1 + len(self.length_scale)  # of the line

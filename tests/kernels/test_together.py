@@ -46,6 +46,15 @@ def test_rows_of_other_layouts_and_types(rows):
     np.testing.assert_allclose(pullback(G), expected, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize("scale", [1e-180, 1e180])
+def test_extreme_length_scales_leave_the_line_alone(scale):
+    K, pullback = (SquaredExponential(1.0, [scale, 1.0, scale]) + Linear(0.4) + Constant(9.0)).vjp(X)
+    with np.errstate(over="ignore"):
+        expected = SquaredExponential(1.0, [scale, 1.0, scale])(X) + 0.4 * X @ X.T + 9.0
+    np.testing.assert_allclose(K, expected, rtol=1e-13)
+    assert pullback(np.ones((11, 11)))[4] == pytest.approx(np.sum(X @ X.T), rel=1e-11)
+
+
 def test_gradient_matches_central_differences():
     y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
     for kernel in (

@@ -1,8 +1,4 @@
-"""A squared exponential, a line and an offset in one compiled call, which saves passes over matrices, and Python.
-
-Inputs are those of `stationary`, divided by their length scales, z_k = x_k/ℓ_k; the line is written in them too,
-Σ_k (v_k ℓ_k²) z_k z'_k.
-"""
+"""A squared exponential, a line and an offset in one compiled call, which saves passes over matrices, and Python."""
 
 from __future__ import annotations
 
@@ -20,35 +16,33 @@ from hmcgp.runtime.typing import Array
 @compiled_with_lock
 def covariance(
     X: Array, variance: float, length_scale: Array, slope: Array, offset: float
-) -> tuple[Array, Array, Array]:
-    """Covariance K of the n rows of X, the lower triangle of that of the curve alone, and z of shape (d, n)."""
-    Z = scaled_transpose(X, length_scale)
-    weight = np.empty(Z.shape[0])
-    for k in range(Z.shape[0]):
-        scale = length_scale[k if length_scale.shape[0] > 1 else 0]
-        weight[k] = slope[k if slope.shape[0] > 1 else 0] * scale * scale
+) -> tuple[Array, Array, Array, Array]:
+    """Covariance K of the n rows of X, and what its pullback needs.
+
+    That is the lower triangle of the covariance of the curve alone, the inputs divided by their length scales and the
+    inputs as they are, both of shape (d, n).
+    """
+    Z, T = scaled_transpose(X, length_scale), scaled_transpose(X, np.ones(1))
     curve = lower_covariance(Z, variance)
     K = np.empty(curve.shape)
-    add_inner_products(curve, Z, weight, offset, K)
-    return K, curve, Z
+    add_inner_products(curve, T, slope, offset, K)
+    return K, curve, Z, T
 
 
 @compiled_with_lock
-def pull_back(G: Array, curve: Array, Z: Array, variance: float, length_scale: Array, slope: Array) -> Array:
+def pull_back(G: Array, curve: Array, Z: Array, T: Array, variance: float, length_scale: Array, n_slopes: int) -> Array:
     """Σ_ij G_ij ∂K_ij/∂θ for the variance, the length scales, the slopes and the offset, in this order.
 
     G is symmetric; only lower triangles are read.
     """
-    n, d, scales, slopes = G.shape[0], Z.shape[0], length_scale.shape[0], slope.shape[0]
-    out, below = np.zeros(2 + scales + slopes), np.empty(n)
+    n, n_scales = G.shape[0], length_scale.shape[0]
+    out, below = np.zeros(2 + n_scales + n_slopes), np.empty(n)
     whole, squares = pull_back_curve(G, curve, Z)
-    products = pull_back_line(G, Z, False)
     out[0] = whole / variance  # ∂K/∂variance = K/variance of the curve
-    for k in range(d):
-        own = k if scales > 1 else 0
-        scale = length_scale[own]
-        out[1 + own] += squares[k] / scale  # ∂K/∂ℓ_k = K (z_k - z'_k)²/ℓ_k
-        out[1 + scales + (k if slopes > 1 else 0)] += products[k] * scale * scale  # ∂K/∂v_k = x_k x'_k
+    for k in range(Z.shape[0]):
+        own = k if n_scales > 1 else 0
+        out[1 + own] += squares[k] / length_scale[own]  # ∂K/∂ℓ_k = K (z_k - z'_k)²/ℓ_k
+    out[1 + n_scales : -1] = pull_back_line(G, T, n_slopes == 1)
     diagonal = 0.0
     for i in range(n):
         below[i] = total(G[i, :i])
