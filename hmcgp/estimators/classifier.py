@@ -204,7 +204,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         Notes
         -----
         The first call solves the latent posterior of each draw and keeps what later calls need of it, in 1 GiB at most
-        (`clear_cache`).  Probabilities are summed draw by draw: beside that, the matrices of a draw and 32 MB per
+        (`clear_cache`).  Probabilities are summed draw by draw: beside that, the matrices of a draw and 8 MB per
         worker, the memory is that of a few results, and 256 MB at most for those of groups of draws.
 
         Variances of latent values of two classes are computed in float32 for draws where that changes a probability by

@@ -129,7 +129,7 @@ class Conventions(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         estimator
-            With the same predictions, to the last bit.
+            With the same predictions, up to rounding.
 
         Raises
         ------

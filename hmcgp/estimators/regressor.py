@@ -186,7 +186,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         Notes
         -----
         Means and standard deviations are updated draw by draw: beside what is kept between calls (`clear_cache`), two
-        n x n matrices and 32 MB per worker, the memory is that of a few results, and 256 MB at most for those of groups
+        n x n matrices and 8 MB per worker, the memory is that of a few results, and 256 MB at most for those of groups
         of draws.  A covariance takes a few arrays of its size.
 
         From 4096 rows on, and with 400 training rows or more, variances come from as few of the training rows as leave

@@ -1,4 +1,4 @@
-"""Base classes of the evidence providers of this package: one checked call (`hmcgp.evidence.protocols`)."""
+"""Base classes of the providers of this package, which check their arguments (the contract: `evidence.protocols`)."""
 
 from abc import ABC, abstractmethod
 from numbers import Integral, Real

@@ -91,7 +91,7 @@ class Sum(_Pair):
 
     @staticmethod
     def _split(terms: list[Kernel]) -> tuple[int, list[int], float]:
-        """Place of a term that is not a constant if there is one, those of the others, and the sum of constants."""
+        """Place of a first term, no constant if possible, those of others that are none, and the sum of the rest."""
         others, offset = [], 0.0
         first = next((i for i, term in enumerate(terms) if type(term) is not Constant), 0)
         for i, term in enumerate(terms):

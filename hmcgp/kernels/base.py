@@ -23,7 +23,8 @@ A new kernel subclasses `Kernel` as a frozen dataclass, marks its parameters wit
 `__call__` and `diag`; `hmcgp.kernels.check_gradient` tests it.  All of them return float64 arrays that they do not
 write to again, and leave X as it is: `hmcgp.kernels.contract` refuses a kernel that does otherwise.  `input_vjp` is
 optional: only maps of the inputs that have parameters of their own need it.  `inducing_vjp`, the pullback of
-cross-covariances that inducing inputs need, follows from `vjp`; a kernel may define a faster one.
+cross-covariances that inducing inputs need, follows from `vjp`; a kernel may define a faster one, and `add_vjp` and
+`add_to` for sums.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Kernel(Parametric, ABC):
     def add_vjp(self, K: Array, X: Array, offset: float, out: Array) -> Pullback:
         """Write K + offset + kernel(X) into `out`, which may be K, for a symmetric K; return the pullback of `vjp`.
 
-        Sums call this for each term; override it only for speed.
+        Sums call this for their second term and those after it; override it only for speed.
         """
         own, pullback = self.vjp(X)
         np.add(K, own, out=out)
@@ -103,7 +104,10 @@ class Kernel(Parametric, ABC):
         return pullback
 
     def add_to(self, K: Array, X: Array, X2: Array | None) -> None:
-        """Add kernel(X, X2) to K in place.  Sums call this for each term; override it only for speed."""
+        """Add kernel(X, X2) to K in place, for a symmetric K where X2 is None.
+
+        Sums call this for their second term and those after it; override it only for speed.
+        """
         K += self(X, X2)
 
     def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:

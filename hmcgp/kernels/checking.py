@@ -128,21 +128,42 @@ def _given(parameters: list[Parameter]) -> Any:
 
 def _check_matrices(kernel: Kernel, X: Array) -> None:
     K, half = kernel.vjp(X)[0], len(X) // 2
-    scale = float(np.max(np.abs(K)))
-    for what, other, expected in (
-        ("vjp(X)[0] must be symmetric", K, K.T),
-        ("kernel(X) must equal vjp(X)[0]", kernel(X), K),
-        ("diag(X) must be the diagonal of vjp(X)[0]", kernel.diag(X), np.diag(K)),
-        ("kernel(X, X2) must be a block of vjp([X, X2])[0]", kernel(X[:half], X[half:]), K[:half, half:]),
-    ):
-        if np.shape(other) != expected.shape:
-            _fail(kernel, f"{what}; their shapes are {np.shape(other)} and {expected.shape}")
-        difference = np.abs(other - expected)
-        if not np.all(difference <= 1e-10 * scale):  # NaN fails too
-            _fail(kernel, f"{what}; they differ by up to {np.max(difference):.3g}, where K is up to {scale:.3g}")
+    scale, block = float(np.max(np.abs(K))), K[:half, half:]
+    _check_equal(kernel, "vjp(X)[0] must be symmetric", K, K.T, scale)
+    _check_equal(kernel, "kernel(X) must equal vjp(X)[0]", kernel(X), K, scale)
+    _check_equal(kernel, "diag(X) must be the diagonal of vjp(X)[0]", kernel.diag(X), np.diag(K), scale)
+    what = "kernel(X, X2) must be a block of vjp([X, X2])[0]"
+    _check_equal(kernel, what, kernel(X[:half], X[half:]), block, scale)
+    _check_equal(kernel, "add_to(A, X, None) must add kernel(X) to A", _added(kernel, X, None), K, scale)
+    what = "add_to(A, X, X2) must add kernel(X, X2) to A"
+    _check_equal(kernel, what, _added(kernel, X[:half], X[half:]), block, scale)
+    what = "add_vjp(A, X, c, out) must write A + c + kernel(X) into out"
+    _check_equal(kernel, what, _written(kernel, X, scale), K, scale)
     lowest = float(np.linalg.eigvalsh(K)[0])
     if lowest < -1e-9 * scale * len(X):
         _fail(kernel, f"its matrix must be positive semidefinite; its smallest eigenvalue is {lowest:.3g}")
+
+
+def _check_equal(kernel: Kernel, what: str, found: Array, expected: Array, scale: float) -> None:
+    if np.shape(found) != expected.shape:
+        _fail(kernel, f"{what}; their shapes are {np.shape(found)} and {expected.shape}")
+    difference = np.abs(found - expected)
+    if not np.all(difference <= 1e-10 * scale):  # NaN fails too
+        _fail(kernel, f"{what}; they differ by up to {np.max(difference):.3g}, where K is up to {scale:.3g}")
+
+
+def _added(kernel: Kernel, X: Array, X2: Array | None) -> Array:
+    """What `add_to` adds to a matrix of zeros."""
+    A = np.zeros((len(X), len(X if X2 is None else X2)))
+    kernel.add_to(A, X, X2)
+    return A
+
+
+def _written(kernel: Kernel, X: Array, c: float) -> Array:
+    """What `add_vjp` adds to 2c on the diagonal and the constant c, all of the size of the kernel."""
+    A, out = 2.0 * c * np.eye(len(X)), np.full((len(X), len(X)), 3.0)  # which is not read
+    kernel.add_vjp(A, X, c, out)
+    return out - A - c
 
 
 def _some_value(p: Parameter, rng: np.random.Generator) -> Array | float:

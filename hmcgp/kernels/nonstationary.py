@@ -113,11 +113,12 @@ class Linear(Kernel):
         return inner_products(X, X2, value_of(self, "variance"))
 
     def add_to(self, K: Array, X: Array, X2: Array | None) -> None:
-        own = type(self) is Linear and K.dtype == np.float64 and K.flags.c_contiguous and K.size > 0
+        own = type(self) is Linear and K.dtype == np.float64 and K.flags.carray and K.size > 0
         if own and X2 is not None and K.shape == (len(X), len(X2)) and X.shape[1] == X2.shape[1] > 0:
-            S = np.ascontiguousarray(X * value_of(self, "variance"))
-            # BLAS sees the transposes, in its own order: K' + X2 S'
-            dgemm(1.0, np.ascontiguousarray(X2).T, S.T, beta=1.0, c=K.T, trans_a=True, overwrite_c=True)
+            root = np.sqrt(value_of(self, "variance"))  # on both sides, as in `inner_products`
+            S, S2 = np.ascontiguousarray(X * root), np.ascontiguousarray(X2 * root)
+            # BLAS sees the transposes, in its own order: K' + S2 S'
+            dgemm(1.0, S2.T, S.T, beta=1.0, c=K.T, trans_a=True, overwrite_c=True)
         elif not (own and X2 is None and self._added(K, X, 0.0, K) is not None):
             super().add_to(K, X, X2)
 

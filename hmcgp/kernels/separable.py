@@ -97,7 +97,7 @@ class Periodic(Stationary):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         variance, period = float(value_of(self, "variance")), value_of(self, "period")
         phases, Z = self._circles(X)
-        K = core.covariance(Z, Z, variance, True)
+        K = core.covariance(Z, variance)
         d = len(phases)
 
         def pullback(G: Array) -> Array:
@@ -118,11 +118,11 @@ class Periodic(Stationary):
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         _, Z = self._circles(X)
-        K = core.covariance(Z, Z, float(value_of(self, "variance")), True)
+        K = core.covariance(Z, float(value_of(self, "variance")))
         return 2.0 * math.pi * self._pull_phases(G, K, Z).T / value_of(self, "period")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         variance, (_, Z) = float(value_of(self, "variance")), self._circles(X)
         Z2 = Z if X2 is None else self._circles(X2)[1]
         check_columns(len(Z) // 2, len(Z2) // 2)
-        return core.covariance(Z, Z2, variance, X2 is None)
+        return core.covariance(Z, variance) if X2 is None else core.cross_covariance(Z, Z2, variance)

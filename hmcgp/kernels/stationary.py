@@ -86,7 +86,7 @@ class SquaredExponential(Stationary):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         variance = float(value_of(self, "variance"))
         Z = self._scaled(X)  # (d, n)
-        K = core.covariance(Z, Z, variance, True)
+        K = core.covariance(Z, variance)
 
         def pullback(G: Array) -> Array:
             # ∂K/∂variance = K/variance,  ∂K/∂ℓ_k = K (z_k - z'_k)²/ℓ_k
@@ -107,12 +107,13 @@ class SquaredExponential(Stationary):
 
     def input_vjp(self, X: Array, G: Array) -> Array:
         Z = self._scaled(X)
-        K = core.covariance(Z, Z, float(value_of(self, "variance")), True)
+        K = core.covariance(Z, float(value_of(self, "variance")))
         return -2.0 * core.pull_back_inputs(G, K, Z).T / value_of(self, "length_scale")
 
     def __call__(self, X: Array, X2: Array | None = None) -> Array:
         variance = float(value_of(self, "variance"))
-        return core.covariance(*self._scaled_pair(X, X2), variance, X2 is None)
+        Z, Z2 = self._scaled_pair(X, X2)
+        return core.covariance(Z, variance) if X2 is None else core.cross_covariance(Z, Z2, variance)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Sums of which all terms are evaluated in one compiled call: a squared exponential, a line and constants.
 
-That is the default behind classes.  The numbers are those of the terms, up to rounding.  With few rows, passes over
-matrices and Python around them are a good part of an evaluation: together, line and constant cost half of what they
-cost one by one.
+That is the default kernel of classifiers.  The numbers are those of the terms, up to rounding.  With few rows, passes
+over matrices and Python around them are a good part of an evaluation: together, line and constant cost half of what
+they cost one by one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from hmcgp.kernels.base import Kernel, Pullback, value_of
 from hmcgp.kernels.compiled import curve_and_line as core
+from hmcgp.kernels.compiled import linear, stationary
 from hmcgp.kernels.nonstationary import Constant, Linear
 from hmcgp.kernels.stationary import SquaredExponential
 from hmcgp.runtime.typing import Array
@@ -64,10 +65,16 @@ class CurveAndLine(NamedTuple):
         K, curve, Z, T = core.covariance(self.X, self.variance, self.length_scale, self.slope, self.offset)
 
         def pullback(G: Array) -> Array:
-            grad = core.pull_back(G, curve, Z, T, self.variance, self.length_scale, len(self.slope))
+            G = np.ascontiguousarray(G, dtype=float)  # which compiled code is for
+            whole, squares = stationary.pull_back(G, curve, Z)
+            products = linear.pull_back(G, T, False)
+            first, grad = 1 + len(self.length_scale), np.empty(2 + len(self.length_scale) + len(self.slope))
+            grad[0] = whole / self.variance  # ∂K/∂variance = K/variance of the curve
+            grad[1:first] = (squares if first > 2 else squares.sum()) / self.length_scale  # K (z_k - z'_k)²/ℓ_k
+            grad[first:-1] = products[:-1] if len(self.slope) > 1 else products[:-1].sum()  # x_k x'_k
+            grad[-1] = products[-1]
             if [type(term) for term in self.terms] == _ORDER:
                 return grad
-            first = 1 + len(self.length_scale)  # of the line
             parts = {SquaredExponential: grad[:first], Linear: grad[first:-1], Constant: grad[-1:]}
             return np.concatenate([parts[type(term)] for term in self.terms])
 

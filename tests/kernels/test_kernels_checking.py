@@ -95,6 +95,11 @@ def broken(**methods):
             broken(inducing_vjp=lambda self, X, Z: (self(X, Z), self.diag(X)[:1], lambda G, g: np.zeros(1))),
             r"inducing_vjp\(X, Z\)\[1\] must equal diag",
         ),
+        (broken(add_to=lambda self, K, X, X2: None), r"add_to\(A, X, None\) must add kernel\(X\) to A"),
+        (
+            broken(add_vjp=lambda self, K, X, offset, out: np.add(K, self(X), out=out)),
+            r"add_vjp\(A, X, c, out\) must write A \+ c \+ kernel\(X\)",
+        ),
         (broken(input_vjp=lambda self, X, G: np.zeros(X.shape)), r"its input_vjp does not match.*X\[0, x0\]"),
     ],
 )

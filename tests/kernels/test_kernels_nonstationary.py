@@ -245,6 +245,10 @@ def test_covariances_of_a_sum_between_rows(variance):
         K = kernel(X)
         np.testing.assert_allclose(K, sum(term(X) for term in terms), rtol=1e-13, atol=1e-13)
         np.testing.assert_array_equal(K, K.T)
+    whole = (20.0 * X).astype(np.int8)  # whose products are larger than it holds
+    kernel = SquaredExponential(1.3, 50.0) + Linear(variance)
+    expected = SquaredExponential(1.3, 50.0)(whole, whole[:4]) + Linear(variance)(whole.astype(float), whole[:4])
+    np.testing.assert_allclose(kernel(whole, whole[:4]), expected, rtol=1e-13)
     before = kept.copy()
     np.testing.assert_allclose(
         (Stored(1.3, 0.8) + terms[0] + terms[1])(X, X2), kept + terms[0](X, X2) + 9.0, rtol=1e-13

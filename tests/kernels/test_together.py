@@ -43,7 +43,8 @@ def test_rows_of_other_layouts_and_types(rows):
     np.testing.assert_allclose(K, sum(term(np.asarray(rows, dtype=float)) for term in terms), rtol=1e-12)
     G = random_symmetric(np.random.default_rng(0), len(rows))
     expected = np.concatenate([term.vjp(np.asarray(rows, dtype=float))[1](G) for term in terms])
-    np.testing.assert_allclose(pullback(G), expected, rtol=1e-11, atol=1e-11)
+    for other in (G, np.asfortranarray(G), np.pad(G, 2)[2:-2, 2:-2]):
+        np.testing.assert_allclose(pullback(other), expected, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("scale", [1e-180, 1e180])

@@ -44,16 +44,10 @@ def _row(Z: Array, i: int, Z2: Array, m: int, variance: float, work: Array, out:
 
 
 @compiled_with_lock
-def covariance(Z: Array, Z2: Array, variance: float, symmetric: bool) -> Array:
-    """Covariance between the n columns of Z and the m columns of Z2, of shape (n, m); `symmetric` if they are equal."""
-    if symmetric:
-        K = lower_covariance(Z, variance)
-        mirror_lower(K)
-        return K
-    n, m = Z.shape[1], Z2.shape[1]
-    K, work = np.empty((n, m)), np.empty(m)
-    for i in range(n):
-        _row(Z, i, Z2, m, variance, work, K[i])
+def covariance(Z: Array, variance: float) -> Array:
+    """Covariance between the n columns of Z, of shape (n, n)."""
+    K = lower_covariance(Z, variance)
+    mirror_lower(K)
     return K
 
 
