@@ -88,7 +88,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", type=int, default=6, help="data sets of each truth")
-    parser.add_argument("--kernels", nargs="+", default=["se"])
+    parser.add_argument("--kernels", nargs="+", default=["smooth"])
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     rows = [
