@@ -97,8 +97,7 @@ class Linear(Kernel):
         return Z
 
     def _pull(self, Z: Array) -> Pullback:
-        shared = np.ndim(self.variance) == 0
-        return lambda G: core.pull_back(G, Z, shared)
+        return lambda G: sum_if_shared(self.variance, core.pull_back(G, Z))
 
     def inducing_vjp(self, X: Array, Z: Array) -> tuple[Array, Array, InducingPullback]:
         def pullback(G: Array, g: Array) -> Array:

@@ -26,6 +26,7 @@ class CurveAndLine(NamedTuple):
     """A squared exponential plus a line plus constants, at rows that fit them."""
 
     terms: Sequence[Kernel]
+    curve: SquaredExponential
     X: Array  # (n, d), in C order
     variance: float
     length_scale: Array  # (1,) or (d,)
@@ -54,7 +55,7 @@ class CurveAndLine(NamedTuple):
         if not {length_scale.size, slope.size} <= {1, X.shape[1]}:  # compiled code does not look
             return None
         X = np.ascontiguousarray(X, dtype=float)
-        return CurveAndLine(terms, X, float(value_of(curve, "variance")), length_scale, slope, offset)
+        return CurveAndLine(terms, curve, X, float(value_of(curve, "variance")), length_scale, slope, offset)
 
     def covariance(self) -> Array:
         """Covariance of the rows."""
@@ -67,14 +68,13 @@ class CurveAndLine(NamedTuple):
         def pullback(G: Array) -> Array:
             G = np.ascontiguousarray(G, dtype=float)  # which compiled code is for
             whole, squares = stationary.pull_back(G, curve, Z)
-            products = linear.pull_back(G, T, False)
-            first, grad = 1 + len(self.length_scale), np.empty(2 + len(self.length_scale) + len(self.slope))
-            grad[0] = whole / self.variance  # ∂K/∂variance = K/variance of the curve
-            grad[1:first] = (squares if first > 2 else squares.sum()) / self.length_scale  # K (z_k - z'_k)²/ℓ_k
-            grad[first:-1] = products[:-1] if len(self.slope) > 1 else products[:-1].sum()  # x_k x'_k
-            grad[-1] = products[-1]
+            products = linear.pull_back(G, T)
+            # ∂K/∂slope_k = x_k x'_k; the offset is the slope of the row of ones
+            slopes = products if len(self.slope) > 1 else (products[:-1].sum(), products[-1])
+            grad = self.curve._assemble(whole / self.variance, squares, *slopes)
             if [type(term) for term in self.terms] == _ORDER:
                 return grad
+            first = -1 - len(self.slope)  # of the line
             parts = {SquaredExponential: grad[:first], Linear: grad[first:-1], Constant: grad[-1:]}
             return np.concatenate([parts[type(term)] for term in self.terms])
 

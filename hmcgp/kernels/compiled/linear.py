@@ -40,23 +40,23 @@ def add_inner_products(K: Array, Z: Array, weight: Array, offset: float, out: Ar
 
 
 @compiled_with_lock
-def pull_back(G: Array, Z: Array, shared: bool) -> Array:
-    """Σ_ij G_ij z_ki z_kj for each input k, or their sum, from the lower triangle of a symmetric G."""
+def pull_back(G: Array, Z: Array) -> Array:
+    """Σ_ij G_ij z_ki z_kj for each input k, from the lower triangle of a symmetric G."""
     d, n = Z.shape
-    columns, out = np.zeros((d, n)), np.zeros(1 if shared else d)  # Σ_i>j G_ij z_ki, then times z_kj
+    columns, out = np.zeros((d, n)), np.zeros(d)  # Σ_i>j G_ij z_ki, then times z_kj
     none = np.zeros(n)
     for i in range(0, n, 2):  # two rows at a time, to load and store the sums half as often
         g, h, last = G[i], G[i + 1] if i + 1 < n else none, min(i + 1, n - 1)
         for k in range(d):
-            column, a, b, own = columns[k], Z[k, i], Z[k, last], 0 if shared else k
+            column, a, b = columns[k], Z[k, i], Z[k, last]
             for j in range(i):
                 column[j] += a * g[j] + b * h[j]
             if last > i:
                 column[i] += b * h[i]
-                out[own] += b * b * h[last]
-            out[own] += a * a * g[i]
+                out[k] += b * b * h[last]
+            out[k] += a * a * g[i]
     for k in range(d):
         for j in range(n):
             columns[k, j] *= Z[k, j]
-        out[0 if shared else k] += 2.0 * total(columns[k])
+        out[k] += 2.0 * total(columns[k])
     return out
