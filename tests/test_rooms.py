@@ -16,6 +16,7 @@ ROOMS = [
     "errors",
     "runtime",
     "numerics",
+    "compilation",
     "parameters",
     "priors",
     "kernels",
@@ -49,7 +50,11 @@ STRANGERS = {
     "datasets": ["kernels", "likelihoods", "evidence", "model", "samplers", "posterior", "reporting", "estimators"],
 }
 # Libraries that only some rooms may load.
-LIBRARIES = {"arviz": ["runtime"], "matplotlib": ["runtime", "plots"], "numba": ["numerics", "kernels", "evidence"]}
+LIBRARIES = {
+    "arviz": ["runtime"],
+    "matplotlib": ["runtime", "plots"],
+    "numba": ["numerics", "compilation", "kernels", "evidence"],
+}
 
 
 def rooms_of(imports):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from hmcgp.compilation import shown_compilation
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
 from hmcgp.estimators.conventions import Conventions
 from hmcgp.estimators.default_sampler import default_sampler
-from hmcgp.estimators.inducing import checked_error, with_chosen_inducing
+from hmcgp.estimators.inducing import checked_error, may_use_inducing, with_chosen_inducing
 from hmcgp.estimators.inducing_error import InducingError
 from hmcgp.estimators.inspection import Inspection
 from hmcgp.estimators.prediction_draws import PredictionDraws, n_each
@@ -41,6 +43,12 @@ from hmcgp.samplers.chains.checkpoint import checkpoint_path
 from hmcgp.samplers.single_draw import FIXED
 
 REFIT_BELOW = 0.5  # effective share of the draws after `append`
+
+
+def compilation_name(estimator: Any, model: Model) -> str:
+    """Name by which the compiled functions of a fit are listed: its likelihood, dense or with inducing inputs."""
+    likelihood = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model.likelihood).__name__).lower()
+    return f"{likelihood}-inducing" if may_use_inducing(estimator, model) else likelihood
 
 
 @contextmanager
@@ -132,6 +140,12 @@ class GaussianProcess(Inspection, Conventions):
             table = self._training_table(X, y, row_data, sample_weight)
             self._keep_table(table.inputs, table.targets)
             model = table.model(self.evidence, standardize=bool(self.standardize))
+            self._fit_model(model, sampler, table)
+        return self
+
+    def _fit_model(self, model: Model, sampler: str | Sampler | None, table: TrainingTable) -> None:
+        """Choose inducing inputs, sample and refine."""
+        with shown_compilation([compilation_name(self, model)], enabled=self.progressbar):
             self.model_, pilot = with_chosen_inducing(self, model)
             models = wanted_models(self, self.model_)  # refused before any sampling, if they do not fit
             self.sampling_trace_ = self.trace_ = self._sample(
@@ -151,7 +165,6 @@ class GaussianProcess(Inspection, Conventions):
                     "the fit was interrupted when it was all but done: it was finished, and is whole.",
                     InterruptedWarning,
                 )
-        return self
 
     def _inducing_identity(self) -> dict[str, str]:
         """Digest of the inducing inputs, of which a checkpoint must have the same."""

@@ -44,10 +44,15 @@ class Chosen(NamedTuple):
     pilot: Array | None = None  # (p,), natural
 
 
+def may_use_inducing(gp: Any, model: Model) -> bool:
+    """Return whether the setting `inducing` asks for inducing inputs, or may choose them for this many rows."""
+    return gp.inducing is not None and not (isinstance(gp.inducing, str) and len(model.X) <= AUTO_ROWS)
+
+
 def with_chosen_inducing(gp: Any, model: Model) -> Chosen:
     """Model with the inducing inputs that the setting `inducing` of an estimator asks for."""
     wanted = gp.inducing
-    if wanted is None:
+    if not may_use_inducing(gp, model):
         return Chosen(model)
     if isinstance(wanted, str):
         return _automatic(gp, model)
@@ -63,8 +68,8 @@ def with_chosen_inducing(gp: Any, model: Model) -> Chosen:
 
 
 def _automatic(gp: Any, model: Model) -> Chosen:
-    """Dense for few rows, and where nothing else is known; else with as many inducing inputs as log Z asks for."""
-    if len(model.X) <= AUTO_ROWS or _refined_densely(gp, model):
+    """Dense where nothing else is supported; otherwise with as many inducing inputs as log Z asks for."""
+    if _refined_densely(gp, model):
         return Chosen(model)
     try:
         with_inducing(model, model.X[:1])

@@ -14,18 +14,27 @@ DELAY = 2.0  # seconds before the bar of a prediction appears
 INTERVAL = 0.1  # seconds between two drawings
 
 
-def tqdm_bar(total: int, done: int, description: str) -> Any:
-    """Open a bar of tqdm, which is disabled where there is neither a terminal nor a notebook."""
+def tqdm_bar(
+    total: int,
+    done: int,
+    description: str,
+    *,
+    bar_format: str = BAR_FORMAT,
+    leave: bool = True,
+    hidden: bool = False,
+) -> Any:
+    """Open a bar of tqdm, which is disabled where there is neither a terminal nor a notebook, or if `hidden`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a notebook without ipywidgets shows text
         from tqdm.auto import tqdm
     return tqdm(
         total=total,
         initial=done,
-        disable=False if _in_notebook() else None,  # None: off unless stderr is a terminal
+        disable=True if hidden else False if _in_notebook() else None,  # None: off unless stderr is a terminal
         desc=description,
         mininterval=0.0,
-        bar_format=BAR_FORMAT,
+        bar_format=bar_format,
+        leave=leave,
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from hmcgp.runtime.progress import INTERVAL, tqdm_bar
 from hmcgp.samplers.chains.record import Record
 
-WAITING = "starting (compiles once)"
+WAITING = "starting"
 RECENT = 50  # draws per chain that the acceptance rate is averaged over
 
 
