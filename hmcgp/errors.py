@@ -2,7 +2,7 @@
 
 Numerical trouble (`NotPositiveDefinite`, `NotConverged`) is raised by the room that meets it and
 caught in one place, `hmcgp.model`, where it becomes a rejected proposal and a count.
-`InvalidInput` reaches the user, before any sampling starts.
+`InvalidInput` and `MissingPackage` reach the user, before any sampling starts.
 
 Every warning derives from `HmcgpWarning`, and its class says what it is about; only those about the
 convergence of chains are scikit-learn's `ConvergenceWarning`.
@@ -31,6 +31,10 @@ class NotConverged(HmcgpError):
 
 class InvalidInput(HmcgpError, ValueError):
     """Data or settings that cannot be used; the message says what to change."""
+
+
+class MissingPackage(HmcgpError, ImportError):
+    """An optional package is not installed; the message has the command that installs it."""
 
 
 class HmcgpWarning(UserWarning):

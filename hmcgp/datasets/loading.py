@@ -1,12 +1,16 @@
-"""Reading the tables shipped with the package.
+"""Reading the data files.
 
-Each data set is a pair of files in this folder, `name.csv` (target in the last column) and `name.md`
-(its description); SOURCES.md says where the csv comes from.
+Each data set is a pair of files, `name.csv` (target in the last column) and `name.md` (its description).
+Files under a permissive licence are in this folder, those under the GPL in the distribution `hmcgp-data`
+(in a clone of the repository: scripts/data).  SOURCES.md in either folder states source and licence of each csv.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -15,9 +19,11 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from sklearn.utils import Bunch
 
+from hmcgp.errors import MissingPackage
+
 Loaded: TypeAlias = Bunch | tuple[pd.DataFrame, pd.Series]
 
-NOT_INPUTS = {  # columns beside the inputs and the target; one named split... marks the training rows
+NOT_INPUTS = {  # columns that are neither input nor target; one named split... marks the training rows
     "breast_cancer": ["sample_id"],
     "co2": ["year", "month"],
     "coal_mining": ["exposure"],
@@ -27,7 +33,7 @@ NOT_INPUTS = {  # columns beside the inputs and the target; one named split... m
     "thyroid": ["binary"],
 }
 
-_FOLDER = files("hmcgp.datasets")
+_CLONE = Path(__file__).parents[2] / "scripts" / "data" / "hmcgp_data"
 
 
 def load(name: str, return_X_y: bool) -> Loaded:
@@ -39,9 +45,48 @@ def load(name: str, return_X_y: bool) -> Loaded:
 
 
 def read_table(name: str) -> pd.DataFrame:
-    """Read the shipped table `name`.csv."""
-    with (_FOLDER / f"{name}.csv").open("rb") as handle:
+    """Read the table `name`.csv."""
+    with data_file(f"{name}.csv").open("rb") as handle:
         return pd.read_csv(handle)
+
+
+def data_file(name: str) -> Traversable:
+    """Locate a data file or its description.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file, such as "pima.csv".
+
+    Returns
+    -------
+    Traversable
+        The file in this package, in the clone that this package runs from, or in the installed `hmcgp-data`.
+
+    Raises
+    ------
+    MissingPackage
+        The file is in none of these.
+    """
+    for folder in _data_folders():
+        if (path := folder / name).is_file():
+            return path
+    raise MissingPackage(
+        f"the data file {name!r} is not installed. It is licensed under the GPL and therefore in a separate package, "
+        'hmcgp-data. Install it with: pip install "hmcgp[data]" '
+        "(in a clone of the repository: pip install ./scripts/data)."
+    )
+
+
+def _data_folders() -> Iterator[Traversable]:
+    """Folders with data files, in order of precedence: files of a clone belong to the code that runs."""
+    yield files("hmcgp.datasets")
+    if _CLONE.is_dir():
+        yield _CLONE
+    try:
+        yield files("hmcgp_data")
+    except ModuleNotFoundError:
+        return
 
 
 def inputs_of(name: str, frame: pd.DataFrame) -> pd.DataFrame:
@@ -67,7 +112,7 @@ def bundle(
     if return_X_y:
         return data, y
     if description is None:
-        description = (_FOLDER / f"{name}.md").read_text(encoding="utf-8")
+        description = data_file(f"{name}.md").read_text(encoding="utf-8")
     extra: dict[str, object] = {} if is_regression else {"target_names": np.unique(y.to_numpy()).tolist()}
     if train is not None:
         extra["train"] = train

@@ -1,10 +1,11 @@
-"""The shipped tables are what their descriptions say."""
+"""The data sets match their descriptions, and are found in a clone and in hmcgp-data."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from importlib.resources import files
+import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +17,23 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hmcgp import datasets
-from hmcgp.errors import InvalidInput
+from hmcgp.datasets import loading
+from hmcgp.errors import InvalidInput, MissingPackage
 
-FOLDER = files("hmcgp.datasets")
-# | file | source | licence | changes | sha256 |
-SOURCES = {
-    row[0]: row
-    for line in (FOLDER / "SOURCES.md").read_text(encoding="utf-8").splitlines()
-    if len(row := [cell.strip() for cell in line.strip("|").split(" | ")]) == 5 and row[0].endswith(".csv")
-}
+ROOT = Path(__file__).parents[2]
+FOLDERS = [ROOT / "hmcgp" / "datasets", ROOT / "scripts" / "data" / "hmcgp_data"]
+
+
+def sources(folder: Path) -> dict[str, dict[str, str]]:
+    """Rows of the table of SOURCES.md, by file."""
+    lines = (folder / "SOURCES.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines if line.startswith("| ")]
+    header = rows[0]
+    return {row[0]: dict(zip(header, row, strict=True)) for row in rows[1:]}
+
+
+PERMISSIVE, GPL = map(sources, FOLDERS)
+SOURCES = PERMISSIVE | GPL
 
 CLASSES = {
     "crabs": ((200, 5), {"F": 100, "M": 100}),
@@ -88,7 +97,7 @@ def test_return_x_y_gives_the_same_table(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_description_and_sources_name_the_same_origin_and_licence(name):
-    _, source, licence, _, _ = SOURCES[f"{name}.csv"]
+    source, licence = SOURCES[f"{name}.csv"]["source"], SOURCES[f"{name}.csv"]["licence"]
     text = " ".join(load(name).DESCR.split())
     assert f"Source: {source}." in text
     assert f"Licence: {licence}." in text.replace("GPL-2 | GPL-3", "GPL-2 or GPL-3")
@@ -96,11 +105,62 @@ def test_description_and_sources_name_the_same_origin_and_licence(name):
     assert f"Size: {len(load(name).data)} rows, {load(name).data.shape[1]} input" in text
 
 
-def test_every_shipped_csv_has_its_checksum_in_sources():
-    shipped = {entry.name: entry for entry in FOLDER.iterdir() if entry.name.endswith(".csv")}
-    assert set(shipped) == set(SOURCES) == {f"{name}.csv" for name in EVERY}
-    for name, entry in shipped.items():
-        assert hashlib.sha256(entry.read_bytes()).hexdigest() == SOURCES[name][4].strip("`"), name
+def test_every_csv_has_its_checksum_in_sources():
+    assert set(SOURCES) == {f"{name}.csv" for name in EVERY}
+    for folder in FOLDERS:
+        csvs = {path.name: path for path in folder.glob("*.csv")}
+        assert set(csvs) == set(sources(folder))
+        for name, path in csvs.items():
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == SOURCES[name]["sha256"].strip("`"), name
+            assert path.with_suffix(".md").is_file(), "a description goes with its csv"
+
+
+def test_only_permissive_licences_are_in_the_package():
+    assert {row["licence"] for row in PERMISSIVE.values()} <= {"MIT", "public domain"}
+    assert {name.removesuffix(".csv") for name in PERMISSIVE} == {"concrete", "yacht", "coal_mining"}
+
+
+def test_licences_of_the_files_make_up_the_licence_of_hmcgp_data():
+    with (ROOT / "scripts/data/pyproject.toml").open("rb") as handle:
+        expression = tomllib.load(handle)["project"]["license"]
+    assert {part.strip("()") for part in expression.split(" AND ")} == {
+        "BSD-3-Clause",  # the descriptions
+        *(row["SPDX"].strip("`") for row in GPL.values()),
+    }
+    written = {
+        "GPL-2.0-only": "GPL-2",
+        "GPL-2.0-only OR GPL-3.0-only": "GPL-2 or GPL-3",
+        "GPL-2.0-or-later": "GPL-2 or later",
+    }
+    assert all(row["licence"] == written[row["SPDX"].strip("`")] for row in GPL.values())
+
+
+@pytest.fixture
+def without_data(monkeypatch, tmp_path):
+    """Hide the data of this clone, and those of an installed hmcgp-data."""
+    monkeypatch.setattr(loading, "_CLONE", tmp_path / "scripts" / "data" / "hmcgp_data")
+    monkeypatch.setitem(sys.modules, "hmcgp_data", None)
+
+
+@pytest.mark.usefixtures("without_data")
+def test_loaders_without_hmcgp_data_raise_an_error_with_the_install_command():
+    for name in GPL:
+        with pytest.raises(MissingPackage, match=re.escape('pip install "hmcgp[data]"')) as caught:
+            load(name.removesuffix(".csv"))
+        assert isinstance(caught.value, ImportError)
+        assert repr(name) in str(caught.value)
+    for name in PERMISSIVE:
+        assert len(load(name.removesuffix(".csv")).data) > 0
+    assert len(datasets.load_breast_cancer(version="diagnostic").data) == 569
+
+
+@pytest.mark.usefixtures("without_data")
+def test_loaders_find_an_installed_hmcgp_data(monkeypatch):
+    monkeypatch.delitem(sys.modules, "hmcgp_data")
+    monkeypatch.syspath_prepend(FOLDERS[1].parent)
+    for name in GPL:
+        bunch = load(name.removesuffix(".csv"))
+        assert f"Licence: {GPL[name]['licence']}." in bunch.DESCR.replace("GPL-2 | GPL-3", "GPL-2 or GPL-3")
 
 
 def test_coal_mining_disasters_are_191_with_their_exposures():
