@@ -1,4 +1,4 @@
-# Sourced by scripts/demo, scripts/test and .ci/run: makes a virtual environment with the pinned, tested versions, once.
+# Sourced by scripts/demo, test, lint and build_docs: makes a virtual environment with the pinned, tested versions, once.
 #   PYTHON   interpreter to use (default: python3; its environment is .venv, that of another one .venv-<version>)
 #   EXTRAS   optional parts of the package to install
 # Leaves the environment's interpreter in $python.
