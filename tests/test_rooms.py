@@ -73,7 +73,7 @@ def run_time_imports(tree):
 
 def modules_known(path):
     """Full names of what a module imports at run time."""
-    known = set()
+    known: set[str] = set()
     for node in run_time_imports(ast.parse(path.read_text())):
         names = [a.name for a in node.names]
         known.update(names if isinstance(node, ast.Import) else [f"{node.module}.{n}" for n in names])

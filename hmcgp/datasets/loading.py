@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from sklearn.utils import Bunch
 
 from hmcgp.errors import MissingPackage
 
-Loaded: TypeAlias = Bunch | tuple[pd.DataFrame, pd.Series]
+Loaded: TypeAlias = Any  # a Bunch, or (data, target) with return_X_y: a union would need a check at each call
 
 NOT_INPUTS = {  # columns that are neither input nor target; one named split... marks the training rows
     "breast_cancer": ["sample_id"],

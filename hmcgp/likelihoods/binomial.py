@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import bdtr, digamma, expit, polygamma
 
 from hmcgp.errors import InvalidInput
@@ -31,7 +32,7 @@ class Binomial(Counts):
         Logit of the probability where f = 0.
     """
 
-    trials: Sequence[float] | None = None
+    trials: Sequence[float] | NDArray[Any] | None = None
     kind: ClassVar[int] = BINOMIAL
     size_name: ClassVar[str] = "trials"
     _about_wrong: ClassVar[str] = "Give the number of successes of each row, and that of its 'trials'."

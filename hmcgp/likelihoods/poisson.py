@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betainc, digamma, pdtr, polygamma
 
 from hmcgp.likelihoods.counts import Counts
@@ -29,7 +30,7 @@ class Poisson(Counts):
         Logarithm of the rate where f = 0.
     """
 
-    exposure: Sequence[float] | None = None
+    exposure: Sequence[float] | NDArray[Any] | None = None
     kind: ClassVar[int] = POISSON
 
     def _second(self, n: int) -> Array:
@@ -64,7 +65,7 @@ class NegativeBinomial(Counts):
     """
 
     dispersion: Value = parameter("dispersion")
-    exposure: Sequence[float] | None = None
+    exposure: Sequence[float] | NDArray[Any] | None = None
     kind: ClassVar[int] = NEGATIVE_BINOMIAL
 
     @property

@@ -151,14 +151,14 @@ class Trace:
 
     draws: Array
     unconstrained: Array
-    stats: dict[str, NDArray[np.generic]]
+    stats: dict[str, NDArray[Any]]
     names: list[str]
     sampler: str
     sampling_time: float
     interrupted: bool
     warmup_draws: Array
     warmup_unconstrained: Array
-    warmup_stats: dict[str, NDArray[np.generic]]
+    warmup_stats: dict[str, NDArray[Any]]
     inv_metric: Array
     log_weight: Array | None = None
     pareto_k: float = np.nan

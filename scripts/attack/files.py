@@ -24,7 +24,7 @@ from scripts.attack.fits import equal, predictions, same_draws
 from scripts.attack.trees import chance, pick
 
 SOON = 5.0  # seconds of processor time in which a file of a few kilobytes is read or refused
-QUICK = {"tune": 20, "chains": 2, "n_jobs": 1, "random_state": 3, "progressbar": False}
+QUICK: dict[str, Any] = {"tune": 20, "chains": 2, "n_jobs": 1, "random_state": 3, "progressbar": False}
 
 
 class Sound(NamedTuple):

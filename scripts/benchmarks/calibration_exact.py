@@ -53,7 +53,7 @@ N_ROWS = 25
 KERNEL = SquaredExponential(LogNormal(3.0, 1.0), LogNormal(0.0, 0.7))
 THIN = 4  # draws of a chain for each that is ranked
 LAPLACE, EXACT, JOINT = "Laplace", 'refine="exact"', "sample_jointly"
-SHORT = {"chains": 1, "n_jobs": 1, "progressbar": False}
+SHORT: dict[str, Any] = {"chains": 1, "n_jobs": 1, "progressbar": False}
 
 
 def simulate(rng: np.random.Generator) -> tuple[Model, Array, float, int]:

@@ -97,7 +97,7 @@ def agreement(name: str, *, tune: int, draws: int, seed: int) -> None:
     Both are exact but for Monte Carlo error, which is printed beside: of the difference of two means, in sd.
     """
     split = samplers.DATA[name]()
-    chains = {"chains": samplers.CHAINS, "tune": tune, "draws": draws}
+    chains: dict[str, Any] = {"chains": samplers.CHAINS, "tune": tune, "draws": draws}
     gp = GPClassifier(
         contenders.paper_model(split.X, split.y).kernel, refine="exact", standardize=False, random_state=seed,
         predict_draws=samplers.CHAINS * draws, **chains,

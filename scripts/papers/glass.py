@@ -90,7 +90,7 @@ def methods(n_inputs: int, n_classes: int, seed: int, draws: int) -> dict[str, A
     kernel = ConstantKernel(10.0, (1e-3, 1e5)) * RBF(np.full(n_inputs, 2.0), (1e-2, 1e3))
     each = GPClassifier([one] * n_classes, sampler="map", refine=None, random_state=seed, progressbar=False)
     shared = clone(each).set_params(kernel=one)
-    chains = {"draws": draws, "tune": draws, "chains": 2, "random_state": seed, "progressbar": False}
+    chains: dict[str, Any] = {"draws": draws, "tune": draws, "chains": 2, "random_state": seed, "progressbar": False}
     hmc = GPClassifier([one] * n_classes, refine=None, **chains)
     ep = {"likelihood": "probit", "evidence": "ep"}
     return {

@@ -47,7 +47,7 @@ def families() -> dict[tuple[str, ...], Family]:
 
 def classifier(table: Table, kernel: str, chains: Chains, **settings: Any) -> GPClassifier:
     """Classifier with a kernel of the study, on one core."""
-    shared = {"n_jobs": 1, "random_state": 0, "progressbar": False, "inducing": None}
+    shared: dict[str, Any] = {"n_jobs": 1, "random_state": 0, "progressbar": False, "inducing": None}
     return GPClassifier(kernel_of(kernel, table), **chains._asdict(), **shared, **settings)
 
 

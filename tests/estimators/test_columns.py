@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -27,7 +29,7 @@ TABLE = pd.DataFrame(
 )
 SHIFT = TABLE["site"].map({"north": 0.0, "south": 4.0, "east": -4.0}).astype(float)
 Y = np.sin(TABLE["dose"]) + SHIFT + 0.2 * RNG.normal(size=N)
-SETTINGS = {"sampler": "map", "random_state": 0, "progressbar": False}
+SETTINGS: dict[str, Any] = {"sampler": "map", "random_state": 0, "progressbar": False}
 
 
 @pytest.fixture(scope="module")

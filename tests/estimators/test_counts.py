@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -27,7 +28,7 @@ RATE = 0.05 * np.exp(np.sin(2.0 * X[:, 0]))
 EVENTS = RNG.poisson(RATE * EXPOSURE)
 TRIALS = RNG.integers(1, 20, N)
 SUCCESSES = RNG.binomial(TRIALS, 1.0 / (1.0 + np.exp(-2.0 * np.sin(2.0 * X[:, 0]))))
-CASES = {
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "poisson": (EVENTS, {"exposure": EXPOSURE}),
     "negative_binomial": (EVENTS, {"exposure": EXPOSURE}),
     "binomial": (SUCCESSES, {"trials": TRIALS}),
@@ -110,7 +111,7 @@ def test_plots_are_in_the_units_of_counts(fits):
     gp = fits["poisson"]
     ax = plots.regression_1d(gp, X, EVENTS, exposure=100.0, n_grid=20)
     (mean,) = (line.get_ydata() for line in ax.lines if line.get_label() == "mean")
-    grid = next(line.get_xdata() for line in ax.lines if line.get_label() == "mean")
+    grid = next(np.asarray(line.get_xdata()) for line in ax.lines if line.get_label() == "mean")
     np.testing.assert_allclose(mean, 100.0 * gp.predict_rate(grid[:, None]), rtol=1e-8)
     assert plots.effect(gp, 0, values=[0.0, 1.0])[0].get_ylabel() == "rate of y"
     plt.close("all")
@@ -155,7 +156,10 @@ def test_weights_are_rows_repeated():
 def test_expectation_propagation_predicts_about_the_same(fits, name, tmp_path):
     y, sizes = CASES[name]
     kernel = fits[name].kernel_
-    settings = {"kernel": kernel, "likelihood": fits[name].model_.likelihood_at(fits[name].trace_.flat[0])}
+    settings: dict[str, Any] = {
+        "kernel": kernel,
+        "likelihood": fits[name].model_.likelihood_at(fits[name].trace_.flat[0]),
+    }
     settings["likelihood"] = replace(settings["likelihood"], **{settings["likelihood"].size_name: None}, offset=0.0)
     laplace, ep = (quick(evidence=evidence, **settings).fit(X, y, **sizes) for evidence in ("laplace", "ep"))
     rate = ep.predict_rate(X)

@@ -1,6 +1,7 @@
 """The kernel of a classifier that names none: its terms, and the priors of its hyperparameters."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ N = 30
 NUMBERS = {"a": RNG.normal(size=N), "b": 100.0 * RNG.normal(size=N)}
 SITE = pd.Categorical(RNG.choice(["u", "v", "w"], N))
 Y = np.where(NUMBERS["a"] > 0.0, "yes", "no")
-FAST = {"sampler": "map", "refine": None, "random_state": 0, "progressbar": False}
+FAST: dict[str, Any] = {"sampler": "map", "refine": None, "random_state": 0, "progressbar": False}
 
 
 def priors(mask):

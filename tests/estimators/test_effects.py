@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,7 +20,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),  # chains here are short
     pytest.mark.filterwarnings("ignore::hmcgp.errors.ApproximationWarning"),
 ]
-SHORT = {"draws": 15, "tune": 40, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
+SHORT: dict[str, Any] = {"draws": 15, "tune": 40, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(30, 3))
 NUMBERS = 50.0 + 10.0 * (np.sin(2.0 * Z[:, 0]) + Z[:, 1]) + RNG.normal(size=30)

@@ -11,6 +11,8 @@ times the draws.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ from hmcgp.kernels import SquaredExponential
 from hmcgp.posterior import predict
 from hmcgp.reporting.convergence import ess, weighted_ess
 
-QUIET = {"chains": 4, "tune": 300, "n_jobs": 1, "progressbar": False}
+QUIET: dict[str, Any] = {"chains": 4, "tune": 300, "n_jobs": 1, "progressbar": False}
 
 
 def crabs():

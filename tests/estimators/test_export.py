@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -27,7 +28,7 @@ pytestmark = [
 X, CODES, _ = classification_problem(40, 2)
 LABELS = np.where(CODES > 0, "yes", "no")
 NUMBERS = 10.0 + 5.0 * X[:, 0] + np.random.default_rng(1).normal(size=40)
-SHORT = {"draws": 120, "tune": 80, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 3}
+SHORT: dict[str, Any] = {"draws": 120, "tune": 80, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 3}
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,7 +15,7 @@ from hmcgp import GPClassifier, GPRegressor, datasets
 from hmcgp.errors import InvalidInput
 from hmcgp.report import comparison
 
-FAST = {"sampler": "map", "n_jobs": 1, "random_state": 1, "refine": None}
+FAST: dict[str, Any] = {"sampler": "map", "n_jobs": 1, "random_state": 1, "refine": None}
 NAMES = ["glu", "bmi", "missingindicator_bmi"]
 
 

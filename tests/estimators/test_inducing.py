@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ F = 1.5 * np.sin(2.0 * X[:, 0]) + X[:, 1] / 50.0
 LABELS = np.where(F + 0.5 * RNG.logistic(size=N) > 0.0, "a", "b")
 CLASSES = np.digitize(F, [-0.5, 0.5])
 NUMBERS = F + 0.3 * RNG.normal(size=N)
-MAP = {"sampler": "map", "random_state": 0}
+MAP: dict[str, Any] = {"sampler": "map", "random_state": 0}
 quiet = pytest.mark.filterwarnings("ignore:.*inducing inputs against", "ignore::sklearn.exceptions.ConvergenceWarning")
 KERNEL = SquaredExponential(2.0, [0.7, 1.0])
 
@@ -92,7 +93,14 @@ def test_a_number_chooses_rows_and_predicts_as_all_of_them():
 
 @quiet
 def test_the_fit_is_sampled_refined_and_reproducible():
-    settings = {"draws": 5, "tune": 5, "chains": 2, "random_state": 3, "progressbar": False, "inducing": 25}
+    settings: dict[str, Any] = {
+        "draws": 5,
+        "tune": 5,
+        "chains": 2,
+        "random_state": 3,
+        "progressbar": False,
+        "inducing": 25,
+    }
     one = GPClassifier(n_jobs=1, **settings).fit(X, LABELS)
     two = GPClassifier(n_jobs=2, **settings).fit(X, LABELS)
     np.testing.assert_array_equal(one.sampling_trace_.draws, two.sampling_trace_.draws)
@@ -120,6 +128,7 @@ def test_categories_weights_and_inputs_in_the_units_of_the_table():
     np.testing.assert_allclose(gp.model_.inducing, gp.model_.X[:45])
     assert gp.predict_proba(table[:4]).shape == (4, 2)
     gp = GPClassifier(inducing=45, **MAP).fit(table, LABELS)
+    assert gp.model_.inducing is not None
     assert set(np.unique(gp.model_.inducing[:, 2])) <= {0.0, 1.0}
 
 
@@ -192,7 +201,7 @@ def test_saved_and_loaded_with_more_rows(tmp_path, refine):
 
 @quiet
 def test_a_checkpoint_of_other_inducing_inputs_is_refused(tmp_path):
-    settings = {"draws": 4, "tune": 4, "chains": 1, "random_state": 3, "progressbar": False}
+    settings: dict[str, Any] = {"draws": 4, "tune": 4, "chains": 1, "random_state": 3, "progressbar": False}
     path = tmp_path / "run.nc"
     GPClassifier(inducing=20, refine=None, checkpoint=path, **settings).fit(X, LABELS)
     with pytest.raises(InvalidInput, match="inducing inputs"):
@@ -247,7 +256,14 @@ def test_a_kernel_without_the_pullback_of_cross_covariances_is_refused():
 @pytest.mark.parametrize("sampler", ["hmc", "nuts", "metropolis", "jumps", "surrogate"])
 def test_every_sampler_takes_them(sampler):
     kernel = SquaredExponential(variance=2.0)  # one length scale: quick
-    settings = {"draws": 20, "tune": 20, "chains": 2, "random_state": 0, "progressbar": False, "refine": None}
+    settings: dict[str, Any] = {
+        "draws": 20,
+        "tune": 20,
+        "chains": 2,
+        "random_state": 0,
+        "progressbar": False,
+        "refine": None,
+    }
     gp = GPClassifier(kernel, sampler=sampler, inducing=20, **settings).fit(X[:60], LABELS[:60])
     assert gp.model_.inducing.shape == (20, 2)
     assert np.isfinite(gp.trace_.draws).all()
@@ -277,7 +293,8 @@ def test_bounds_and_flipped_labels_of_the_estimator():
     bounds = gp.evidence_bounds()
     assert np.all(bounds.lower <= bounds.upper)
     noisy = GPClassifier(kernel, likelihood="label_noise", inducing=20, **MAP).fit(X[:60], LABELS[:60])
-    assert 0.0 < noisy.model_.likelihood_at(noisy.trace_.flat[0]).flip < 0.5
+    likelihood: Any = noisy.model_.likelihood_at(noisy.trace_.flat[0])
+    assert 0.0 < likelihood.flip < 0.5
 
 
 @quiet

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -21,7 +23,7 @@ TABLE = pd.DataFrame({**NUMBERS, "site": pd.Categorical(SITES)})
 SAME = pl.DataFrame({**NUMBERS, "site": pl.Series(SITES, dtype=pl.Categorical)})
 Y = np.sin(NUMBERS["dose"]) + (np.array(SITES) == "north") + 0.1 * RNG.normal(size=N)
 LABELS = np.where(Y > 0.5, "yes", "no")
-SETTINGS = {"sampler": "map", "random_state": 0, "progressbar": False}
+SETTINGS: dict[str, Any] = {"sampler": "map", "random_state": 0, "progressbar": False}
 DATES = pd.date_range("2020", periods=N)
 
 
@@ -119,7 +121,7 @@ def test_nullable_numbers_and_decimals_are_numbers():
         (SAME.with_columns(when=pl.Series(range(N)).cast(pl.Datetime)), "column 'when' holds dates or durations"),
         (SAME.with_columns(when=pl.Series(range(N)).cast(pl.Duration)), "column 'when' holds dates or durations"),
         (np.array(DATES)[:, None], "'X' holds dates or durations .datetime64"),
-        (TABLE.assign(many=[[1, 2]] * N), "column 'many' holds a list where a number belongs"),
+        (TABLE.assign(many=[[1, 2]] * N), "column 'many' holds a list where a number belongs"),  # type: ignore[list-item]
         (SAME.with_columns(many=pl.Series([[1, 2]] * N)), "column 'many' holds a list"),
         (TABLE.assign(kind=pd.interval_range(0, N)), "column 'kind' holds a list, an interval"),
         (TABLE.assign(mixed=[1, "one"] * (N // 2)), r"column 'mixed' holds text \('one'\) in 20 of 40 rows"),
@@ -192,6 +194,7 @@ def test_a_regressor_sends_text_to_the_classifier():
 
 
 def test_a_category_of_many_levels_is_said_to_tell_rows_apart():
+    table: Any
     for table in (TABLE, SAME):
         copy = (
             table.assign(code=[f"p{i}" for i in range(N)])

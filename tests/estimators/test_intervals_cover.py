@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,14 @@ from hmcgp.posterior import intervals
 from tests.helpers.checks import squared_exponential
 
 X_NEW = np.linspace(-1.95, 1.95, 40)[:, None]
-QUICK = {"draws": 150, "tune": 200, "chains": 2, "predict_draws": 150, "random_state": 0, "progressbar": False}
+QUICK: dict[str, Any] = {
+    "draws": 150,
+    "tune": 200,
+    "chains": 2,
+    "predict_draws": 150,
+    "random_state": 0,
+    "progressbar": False,
+}
 
 
 def simulated(seed, variance=3.0, length_scale=0.6):
@@ -83,7 +91,7 @@ def test_intervals_cover_the_true_probability_and_draws_do_not():
 
 @pytest.mark.slow
 def test_intervals_of_regression_cover_function_and_observations():
-    found = {"f": [], "y": []}
+    found: dict[str, list[Any]] = {"f": [], "y": []}
     for seed in range(12):
         rng, X, f, f_new = simulated(seed)
         gp = quietly(GPRegressor(**QUICK), X, f + 0.5 * rng.normal(size=100))
@@ -126,7 +134,7 @@ def test_what_is_no_level_is_refused(classifier):
 def test_a_regressor_names_what_its_interval_is_of():
     rng, X, f, _ = simulated(2)
     Y = np.column_stack([f, -10.0 * f]) + 0.5 * rng.normal(size=(100, 2))
-    settings = {**QUICK, "sampler": "map"}
+    settings: dict[str, Any] = {**QUICK, "sampler": "map"}
     gp = GPRegressor(**settings).fit(X, Y[:, 0])
     y, function = gp.predict_interval(X_NEW, level=0.8), gp.predict_interval(X_NEW, level=0.8, of="f")
     np.testing.assert_array_equal(y, gp.predict_quantiles(X_NEW, [0.1, 0.9]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ RNG = np.random.default_rng(1)
 X = RNG.normal(size=(30, 2))
 Y = np.where(X[:, 0] + 0.5 * RNG.normal(size=30) > 0.0, "yes", "no")
 KINDS = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.5, 0.5])]
-SETTINGS = {"sampler": "map", "random_state": 0, "progressbar": False}
+SETTINGS: dict[str, Any] = {"sampler": "map", "random_state": 0, "progressbar": False}
 
 
 class Untouchable:

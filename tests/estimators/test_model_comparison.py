@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -24,7 +26,7 @@ pytestmark = [
 RNG = np.random.default_rng(1)
 X = pd.DataFrame(RNG.normal(size=(40, 2)), columns=["a", "b"])
 Y = np.sin(2.0 * X["a"].to_numpy()) * 20.0 + RNG.normal(size=40)
-SHORT = {"draws": 80, "tune": 80, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 3}
+SHORT: dict[str, Any] = {"draws": 80, "tune": 80, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 3}
 
 
 def fitted(kernel, X=X, y=Y, **settings):
@@ -113,7 +115,7 @@ def test_what_cannot_be_compared(fits):
     with pytest.raises(InvalidInput, match="two or more fits to compare; got 1"):
         compare(fits[:1])
     with pytest.raises(InvalidInput, match="must hold fitted GPClassifier or GPRegressor; got str"):
-        compare(["a", "b"])
+        compare(["a", "b"])  # type: ignore[list-item]
     with pytest.raises(NotFittedError):
         compare([fits[0], GPRegressor()])
 

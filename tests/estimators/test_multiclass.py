@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,7 +21,7 @@ from hmcgp.reporting import diagnostics
 from tests.helpers.checks import check_gradient
 
 SHARED = SquaredExponential(ard=True)
-FAST = {"sampler": "map", "random_state": 0, "progressbar": False}
+FAST: dict[str, Any] = {"sampler": "map", "random_state": 0, "progressbar": False}
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +113,8 @@ def test_a_path_there_and_back_has_the_same_densities(table):
     """Log density and gradient must not depend on the warm start."""
     model = Model(*table, likelihood="softmax")
     path = [np.array([1.0, 0.3, 0.6]) + 0.1 * step * np.array([1.0, -0.7, 0.4]) for step in range(20)]
-    there, back = [], []
+    there: list[Any] = []
+    back: list[Any] = []
     for found, positions in ((there, path), (back, path[::-1])):
         carry = None
         for u in positions:
@@ -275,7 +278,7 @@ def test_confusion_counts_cases_and_means_probabilities(fitted, thyroid):
     counts = np.array([int(t.get_text()) for t in ax.texts]).reshape(3, 3)
     np.testing.assert_array_equal(counts, confusion_matrix(y, fitted.predict(X)))
     p = fitted.predict_proba(X)
-    np.testing.assert_allclose(ax.images[0].get_array()[1], p[y == "Hypo"].mean(axis=0))
+    np.testing.assert_allclose(np.asarray(ax.images[0].get_array())[1], p[y == "Hypo"].mean(axis=0))
     assert ax.get_title() == f"{np.trace(counts)} of {len(y)} right"
     with pytest.raises(InvalidInput, match="also got"):
         plots.confusion(fitted, X, np.where(y == "Hypo", "Ill", y))

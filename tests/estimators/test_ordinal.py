@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -84,7 +86,7 @@ def test_leave_one_out_effects_draws_export_and_files(gp, tmp_path):
 
 
 def test_weights_are_rows_repeated_and_rows_can_be_appended():
-    settings = {"kernel": SquaredExponential(4.0, 1.0), "likelihood": Ordinal((), -1.5, [2.0, 1.5])}
+    settings: dict[str, Any] = {"kernel": SquaredExponential(4.0, 1.0), "likelihood": Ordinal((), -1.5, [2.0, 1.5])}
     settings |= {"standardize": False, "levels": NAMES}
     twice = np.where(np.arange(N) % 3 == 0, 2, 1)
     rows = np.repeat(np.arange(N), twice)

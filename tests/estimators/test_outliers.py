@@ -75,7 +75,7 @@ def test_quantiles_densities_and_samples_are_of_one_distribution(gp):
 
 def test_leave_one_out_is_close_to_refits(gp):
     found = gp.loo()
-    kernel, noise, nu = gp.kernel_, *gp.trace_.flat[0, -2:]
+    kernel, (noise, nu) = gp.kernel_, gp.trace_.flat[0, -2:]
     for i in (10, int(OUTLIERS[2])):
         keep = np.delete(np.arange(N), i)
         refit = quick(kernel=kernel, likelihood=StudentT(noise, nu), standardize=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -47,7 +49,14 @@ def test_a_sparse_output_learns_from_the_other_at_the_most_probable_point():
 @pytest.mark.slow
 def test_sampling_recovers_a_correlation_without_divergences():
     x, Y_all, truth = two_outputs(4)
-    settings = {"draws": 500, "tune": 500, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
+    settings: dict[str, Any] = {
+        "draws": 500,
+        "tune": 500,
+        "chains": 2,
+        "n_jobs": 1,
+        "progressbar": False,
+        "random_state": 1,
+    }
     gp = GPRegressor(outputs="coregional", **settings).fit(x, Y_all)
     assert not gp.trace_.stats["diverging"].any()
     assert gp.summary()["r_hat"].max() < 1.03

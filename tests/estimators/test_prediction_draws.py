@@ -4,6 +4,7 @@ import copy
 import pickle
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -200,11 +201,12 @@ def test_the_mean_alone_is_that_beside_a_standard_deviation(outputs):
 
 def test_frames_above_the_kernel_are_few(gp, monkeypatch):
     """From `predict_proba` to the first kernel: tracebacks of users' kernels stay readable."""
-    depths = []
+    depths: list[int] = []
 
     def call(self, *args):
         if not depths:
-            frame, depth = sys._getframe(1), 1
+            frame: Any = sys._getframe(1)
+            depth = 1
             while frame.f_code.co_name != "predict_proba":
                 frame, depth = frame.f_back, depth + 1
             depths.append(depth)
@@ -222,8 +224,9 @@ def test_frames_above_the_kernel_are_few(gp, monkeypatch):
 def test_a_bar_is_asked_for_by_the_setting(gp, monkeypatch):
     asked = []
     from hmcgp.posterior import over_draws
+    from hmcgp.runtime.progress import DelayedBar
 
-    class Bar(over_draws.DelayedBar):
+    class Bar(DelayedBar):
         def __init__(self, total, description, *, enabled):
             asked.append((total, enabled))
             super().__init__(total, description, enabled=False)

@@ -1,5 +1,7 @@
 """What a fit, or its prior, would have you observe."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,7 +19,7 @@ RNG = np.random.default_rng(2)
 X = pd.DataFrame(RNG.normal(size=(25, 2)) * [2.0, 9.0] + [5.0, 0.0], columns=["a", "b"])
 Y = 40.0 + 6.0 * np.sin(X["a"]) + RNG.normal(size=25)
 LABELS = np.where(X["a"] + RNG.normal(size=25) > 5.0, "yes", "no")
-QUICK = {"sampler": "map", "random_state": 0, "progressbar": False}
+QUICK: dict[str, Any] = {"sampler": "map", "random_state": 0, "progressbar": False}
 FIXED = SquaredExponential(30.0, [1.5, 30.0])
 
 
@@ -42,7 +44,8 @@ def test_rows_left_out_are_predicted_by_the_others(regressor):
         kernel, evidence = part.posterior(theta)
         x = model.X[i : i + 1]
         mean, variance = evidence.posterior.predict(kernel(part.X, x), kernel.diag(x))
-        sd = np.sqrt(variance + part.likelihood_at(theta).noise)
+        likelihood: Any = part.likelihood_at(theta)
+        sd = np.sqrt(variance + likelihood.noise)
         np.testing.assert_allclose(found.predicted[i], (centre + unit * mean).item(), rtol=1e-8)
         np.testing.assert_allclose(found.pit[i], norm.cdf((model.y[i] - mean) / sd).item(), rtol=1e-6)
     assert found.left_out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ X, Y = datasets.load_crabs(return_X_y=True)
 X, Y = X.to_numpy(), np.asarray(Y)
 ORDER = np.random.default_rng(0).permutation(len(Y))
 TRAIN, TEST = ORDER[:60], ORDER[60:]
-SHORT = {"draws": 60, "tune": 80, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
+SHORT: dict[str, Any] = {"draws": 60, "tune": 80, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
 
 
 def fitted(**settings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -54,7 +55,8 @@ def test_fixed_hyperparameters_agree_with_scikit_learn():
     )
     y = (Y - 50.0) / 8.0
     ours.fit(X, y)
-    constant = ours.kernel_.right.variance
+    fitted: Any = ours.kernel_
+    constant = fitted.right.variance
     theirs = GaussianProcessRegressor(
         ConstantKernel(2.0) * RBF(1.3) + ConstantKernel(constant) + WhiteKernel(0.1), optimizer=None
     ).fit(X, y)

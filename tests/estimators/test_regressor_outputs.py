@@ -113,7 +113,7 @@ def test_one_output_is_as_ever():
 def test_independent_outputs_agree_with_scikit_learn():
     kernel = SquaredExponential(variance=2.0, length_scale=LogNormal(0.0, 1.0))
     ours = quick(kernel=kernel, likelihood=Gaussian(0.1), standardize=False, sampler="map")
-    y = ((Y - Y.mean()) / UNIT).to_numpy()
+    y = (Y - Y.mean()).to_numpy() / UNIT
     ours.fit(X, y)
     scale = ours.kernel_.length_scale
     theirs = GaussianProcessRegressor(ConstantKernel(2.0) * RBF(scale) + WhiteKernel(0.1), alpha=0.0, optimizer=None)

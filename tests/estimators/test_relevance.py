@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
@@ -16,7 +18,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),  # chains here are short
     pytest.mark.filterwarnings("ignore::hmcgp.errors.ApproximationWarning"),
 ]
-SHORT = {"draws": 15, "tune": 40, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
+SHORT: dict[str, Any] = {"draws": 15, "tune": 40, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(25, 3))
 NUMBERS = 5.0 + 2.0 * Z[:, 0] + np.sin(2.0 * Z[:, 1]) + 0.2 * RNG.normal(size=25)
@@ -55,7 +57,7 @@ def test_categories_move_to_other_levels():
     X["group"] = np.where(X["age"] > 35, "old", np.where(X["glu"] > 120, "sweet", "young"))
     gp = GPClassifier(sampler="map", refine=None, **SHORT).fit(X, y.iloc[:60])
     share = X["group"].value_counts(normalize=True)
-    total = 0.0
+    total: Any = 0.0
     for level in share.index:
         weight = np.where(X["group"] == level, 0.0, share[level] / (1.0 - share[X["group"]].to_numpy()))
         delta = (gp.predict_proba(X.assign(group=level)) - gp.predict_proba(X))[:, 1]
@@ -83,11 +85,12 @@ def test_loss_of_numbers_is_that_of_refits():
             kernel, evidence = part.posterior(theta)
             x = np.stack([Z[i], other[i]])
             mean, variance = evidence.posterior.predict(kernel(part.X, x), kernel.diag(x))
-            noise = model.likelihood_at(theta).row_noise(1)[0]
+            likelihood: Any = model.likelihood_at(theta)
+            noise = likelihood.row_noise(1)[0]
             total = variance + noise
             densities.append(np.exp(-0.5 * (model.y[i] - mean) ** 2 / total) / np.sqrt(total))
-        densities = np.array(densities)  # (S, 2)
-        own, moved = np.average(densities, axis=0, weights=1.0 / densities[:, 0])  # draws lose the row, too
+        table = np.array(densities)  # (S, 2)
+        own, moved = np.average(table, axis=0, weights=1.0 / table[:, 0])  # draws lose the row, too
         assert found[0, k] == pytest.approx(np.log(own / moved), rel=1e-6, abs=1e-9)
 
 

@@ -1,6 +1,7 @@
 """scikit-learn's own checks of an estimator."""
 
 import warnings
+from typing import Any
 
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -17,7 +18,13 @@ SAMPLED = GPClassifier(sampler=HMC(step_size=0.2, n_steps=5), draws=12, tune=12,
 MAXIMISED = GPClassifier(sampler="map", progressbar=False)
 REGRESSOR = GPRegressor(sampler="map", progressbar=False)
 # without hyperparameters, which the checks above have seen inferred
-FIXED = {"kernel": SquaredExponential(3.0, 2.0), "draws": 2, "tune": 2, "chains": 1, "progressbar": False}
+FIXED: dict[str, Any] = {
+    "kernel": SquaredExponential(3.0, 2.0),
+    "draws": 2,
+    "tune": 2,
+    "chains": 1,
+    "progressbar": False,
+}
 ROBUST = GPRegressor(likelihood=StudentT(0.1, 4.0), **FIXED)
 COUNTS = GPCounts(**FIXED)
 LEVELS = GPOrdinal(likelihood=Ordinal(first_cut=-1.0, width=2.0), **FIXED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,7 +21,7 @@ from hmcgp.likelihoods import Gaussian
 from hmcgp.priors import LogNormal
 from hmcgp.samplers import HMC
 
-FAST = {"sampler": "map", "n_jobs": 1, "random_state": 1, "refine": None, "progressbar": False}
+FAST: dict[str, Any] = {"sampler": "map", "n_jobs": 1, "random_state": 1, "refine": None, "progressbar": False}
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 """Numbers and priors in the units of the table: fits do not depend on the units in which a table is written."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -124,7 +126,14 @@ def test_likelihoods_are_in_the_units_of_the_target():
 
 
 def test_a_fit_gives_the_same_draws_in_other_units():
-    short = {"draws": 6, "tune": 12, "chains": 1, "random_state": 3, "progressbar": False, "refine": None}
+    short: dict[str, Any] = {
+        "draws": 6,
+        "tune": 12,
+        "chains": 1,
+        "random_state": 3,
+        "progressbar": False,
+        "refine": None,
+    }
     fits = []
     for c in (1.0, C):
         kernel = SquaredExponential(2.0, LogNormal(np.log(2.0 * c), 0.5), ard=True)

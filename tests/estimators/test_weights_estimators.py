@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -80,7 +81,13 @@ def test_scikit_learn_finds_them_equivalent():
 
 @pytest.mark.filterwarnings("ignore")  # too few draws
 def test_draws_are_those_of_the_copies():
-    settings = {"sampler": HMC(step_size=0.2, n_steps=5), "draws": 10, "tune": 0, "chains": 1, "random_state": 3}
+    settings: dict[str, Any] = {
+        "sampler": HMC(step_size=0.2, n_steps=5),
+        "draws": 10,
+        "tune": 0,
+        "chains": 1,
+        "random_state": 3,
+    }
     gp = GPClassifier(progressbar=False, **settings)
     weighted = clone(gp).fit(X, LABELS, WEIGHTS)
     copies = clone(gp).fit(X.repeat(WEIGHTS, axis=0), LABELS.repeat(WEIGHTS))
@@ -152,9 +159,9 @@ def test_rows_with_weights_can_be_appended(gp, first, more):
         weights=model.likelihood.weights,
     )  # fmt: skip
     theta = gp.trace_.flat[0]
-    for a, b in zip(
-        model.posterior(theta)[1].posterior.cavity(), anew.posterior(theta)[1].posterior.cavity(), strict=True
-    ):
+    ours: Any = model.posterior(theta)[1].posterior
+    theirs: Any = anew.posterior(theta)[1].posterior
+    for a, b in zip(ours.cavity(), theirs.cavity(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
 
@@ -162,11 +169,12 @@ def test_leaving_a_weighted_row_out_asks_for_its_plain_density():
     weights, rest = np.linspace(0.3, 2.0, 24), np.arange(24) != 7
     gp = GPRegressor(SquaredExponential(), sampler="map", random_state=1).fit(X, Y, sample_weight=weights)
     theta, model = gp.trace_.flat[0], gp.model_
-    settings = {"kernel": SquaredExponential(), "likelihood": "gaussian", "weights": weights[rest]}
+    settings: dict[str, Any] = {"kernel": SquaredExponential(), "likelihood": "gaussian", "weights": weights[rest]}
     other = Model(model.X[rest], model.y[rest], **settings)
     kernel, evidence = other.posterior(theta)
     mean, variance = evidence.posterior.predict(kernel(other.X, model.X[[7]]), kernel.diag(model.X[[7]]))
-    sd = np.sqrt(variance + other.likelihood_at(theta).noise)
+    likelihood: Any = other.likelihood_at(theta)
+    sd = np.sqrt(variance + likelihood.noise)
     expected = norm.logpdf(model.y[7], mean, sd) - np.log(gp._targets.unit)  # of y, in its own units
     np.testing.assert_allclose(gp.loo().pointwise[7], expected[0], rtol=1e-8)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
@@ -264,7 +265,7 @@ def test_no_way_out_is_said():
 def test_same_optimum_as_by_gradient(likelihood, evidence):
     X, y = crabs()
     model = Model(X, y, kernel=SquaredExponential(ard=True), likelihood=likelihood, evidence=evidence)
-    options = {"n_restarts": 2, "random_state": 0}
+    options: dict[str, Any] = {"n_restarts": 2, "random_state": 0}
     em, gradient = find_map(model, method="em-ep", **options), find_map(model, method="lbfgs", **options)
     assert em.converged
     assert np.abs(model.evaluate(em.position).grad).max() <= GRADIENT_TOLERANCE
@@ -291,7 +292,7 @@ def test_the_default_is_by_gradient():
 
 def test_predictions_from_the_optimum():
     model = small_model("probit")
-    options = {"n_restarts": 1, "random_state": 0}
+    options: dict[str, Any] = {"n_restarts": 1, "random_state": 0}
     em, gradient = (point_trace(find_map(model, method=m, **options)) for m in ("em-ep", "lbfgs"))
     p = probabilities(model, em.flat, model.X)
     np.testing.assert_allclose(p, probabilities(model, gradient.flat, model.X), atol=1e-5)

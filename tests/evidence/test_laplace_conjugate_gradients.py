@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -135,7 +137,7 @@ def test_what_is_not_known_is_refused_before_any_work():
 
 def test_an_estimator_keeps_the_setting(tmp_path):
     X, y, _ = classification_problem(40, 2)
-    settings = {"sampler": "map", "refine": None, "random_state": 0, "progressbar": False}
+    settings: dict[str, Any] = {"sampler": "map", "refine": None, "random_state": 0, "progressbar": False}
     gp = GPClassifier(evidence=BY_PRODUCTS, **settings).fit(X, y)
     assert gp.get_params()["evidence__newton"] == "conjugate_gradients"
     assert "newton='conjugate_gradients'" in repr(gp.model_)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -22,9 +24,9 @@ from tests.helpers import reference
 from tests.helpers.checks import CLASS_SIZES, check_gradient, several_classes, squared_exponential
 
 SOLVE, PROBIT = MultinomialEP(), MultinomialProbit()
-PAIR = {"likelihood": "probit", "evidence": "ep"}
+PAIR: dict[str, Any] = {"likelihood": "probit", "evidence": "ep"}
 EACH = [SquaredExponential(ard=True)] * 3
-FAST = {**PAIR, "sampler": "map", "random_state": 0, "progressbar": False}
+FAST: dict[str, Any] = {**PAIR, "sampler": "map", "random_state": 0, "progressbar": False}
 
 
 @pytest.fixture(scope="module")
@@ -126,12 +128,12 @@ def test_two_classes_are_the_probit_model_of_the_difference(n):
     np.testing.assert_allclose(two.log_z, binary.log_z, rtol=1e-11)
     for dK in two.dK:
         np.testing.assert_allclose(dK, 0.5 * binary.dK, atol=1e-9)
-    two = SOLVE(K, y, PROBIT, gradient=False).posterior
-    binary = EP()(half, labels, Probit(), gradient=False).posterior
+    ours: Any = SOLVE(K, y, PROBIT, gradient=False).posterior
+    theirs: Any = EP()(half, labels, Probit(), gradient=False).posterior
     K_cross, k_diag = 0.3 * np.random.default_rng(0).normal(size=(2, n, 4)), np.full((2, 4), 20.0)
     pairs = [
-        (two.predict(K_cross, k_diag), binary.predict(0.5 * K_cross.sum(axis=0), 0.5 * k_diag.sum(axis=0))),
-        (two.cavity(), binary.cavity()),
+        (ours.predict(K_cross, k_diag), theirs.predict(0.5 * K_cross.sum(axis=0), 0.5 * k_diag.sum(axis=0))),
+        (ours.cavity(), theirs.cavity()),
     ]
     contrast = np.array([-1.0, 1.0]) / np.sqrt(2.0)
     for (mean, covariance), (expected_mean, expected_variance) in pairs:
@@ -243,7 +245,8 @@ def test_a_path_there_and_back_has_the_same_densities():
     X, y, _ = several_classes(40, 3)
     model = Model(X, y, likelihood=PROBIT, evidence="ep")
     path = [np.array([1.0, 0.3, 0.6]) + 0.1 * step * np.array([1.0, -0.7, 0.4]) for step in range(20)]
-    there, back = [], []
+    there: list[Any] = []
+    back: list[Any] = []
     for found, positions in ((there, path), (back, path[::-1])):
         carry = None
         for u in positions:
@@ -337,7 +340,7 @@ def test_leaving_one_out_predicts_what_cross_validation_does(fitted, thyroid):
 @pytest.mark.parametrize("sampler", ["hmc", "nuts"])
 def test_hyperparameters_are_sampled(thyroid, sampler):
     X, y = thyroid
-    settings = {"draws": 8, "tune": 8, "chains": 2, "random_state": 0, "progressbar": False}
+    settings: dict[str, Any] = {"draws": 8, "tune": 8, "chains": 2, "random_state": 0, "progressbar": False}
     gp = GPClassifier([ARD] * 3, sampler=sampler, **settings, **PAIR)
     with pytest.warns(UserWarning, match="effective|R-hat|chains"):
         gp.fit(X, y)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -57,7 +59,7 @@ def test_a_weight_of_two_is_the_row_twice(n_classes, shared):
 def test_gradient_and_warm_start(n_classes, shared):
     y, K, weighted, _ = problem(n_classes, shared)
     found, rng = SOLVE(K, y, weighted), np.random.default_rng(2)
-    np.testing.assert_array_equal(found.dK, np.swapaxes(found.dK, -1, -2))
+    np.testing.assert_array_equal(found.dK, found.dK.swapaxes(-1, -2))
     V, h = np.zeros(K.shape), 1e-5
     V[...] = random_symmetric(rng, N) if shared else [random_symmetric(rng, N) for _ in range(n_classes)]
     up1, down1, up2, down2 = (SOLVE(K + c * h * V, y, weighted).log_z for c in (1.0, -1.0, 2.0, -2.0))
@@ -123,7 +125,7 @@ def test_what_a_weighted_row_adds_to_the_evidence(power, centre):
 
 def test_rows_with_weights_may_be_appended():
     X, y, _ = several_classes(N, 3)
-    settings = {"kernel": SquaredExponential(), "likelihood": MultinomialProbit(3)}
+    settings: dict[str, Any] = {"kernel": SquaredExponential(), "likelihood": MultinomialProbit(3)}
     first = Model(X[:9], y[:9], weights=WEIGHTS[:9], **settings)
     both = Model(X, y, weights=WEIGHTS, **settings)
     theta = np.array([[2.0, 1.5], [1.0, 0.8]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -35,12 +37,12 @@ def test_two_classes_are_the_logistic_model_of_the_difference(n):
     np.testing.assert_allclose(two.log_z, binary.log_z, rtol=1e-11)
     for dK in two.dK:
         np.testing.assert_allclose(dK, binary.dK, atol=1e-9)
-    two = SOLVE(K, y, SOFTMAX, gradient=False).posterior
-    binary = Laplace()(K[0] + K[1], labels, Logistic(), gradient=False).posterior
+    ours: Any = SOLVE(K, y, SOFTMAX, gradient=False).posterior
+    theirs: Any = Laplace()(K[0] + K[1], labels, Logistic(), gradient=False).posterior
     K_cross, k_diag = 0.3 * np.random.default_rng(0).normal(size=(2, n, 4)), np.full((2, 4), 20.0)
     pairs = [
-        (two.predict(K_cross, k_diag), binary.predict(K_cross.sum(axis=0), k_diag.sum(axis=0))),
-        (two.cavity(), binary.cavity()),
+        (ours.predict(K_cross, k_diag), theirs.predict(K_cross.sum(axis=0), k_diag.sum(axis=0))),
+        (ours.cavity(), theirs.cavity()),
     ]
     contrast = np.array([-1.0, 1.0])
     for (mean, covariance), (expected_mean, expected_variance) in pairs:

@@ -32,9 +32,8 @@ def exact_logistic(mu, v):
         ends = {f + k * curvature for k in (-40, -20, -10, -5, -2, 0, 2, 5, 10, 20, 40)}
         ends |= {f + k * s for k in (-14, -7, -3, -1, 1, 3, 7, 14)}
         ends |= {f + k for k in (-80, -40, -10, -3, 3, 10, 40, 80)}
-        ends = sorted(ends)
         i0, i1, i2 = (
-            mpmath.quad(lambda x, k=k: mpmath.exp(log_weight(x) - top) * (x - f) ** k, ends) for k in range(3)
+            mpmath.quad(lambda x, k=k: mpmath.exp(log_weight(x) - top) * (x - f) ** k, sorted(ends)) for k in range(3)
         )
         mean, variance = f + i1 / i0, i2 / i0 - (i1 / i0) ** 2
         log_z = mpmath.log(i0) + top - mpmath.log(2 * mpmath.pi * v) / 2

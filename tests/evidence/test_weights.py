@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -264,7 +265,7 @@ def test_draws_forget_all_of_a_weighted_row():
     X, y, _ = problem(Gaussian())
     weights = np.where(np.arange(N) == 4, 3.0, 1.0)
     rest = np.arange(N) != 4
-    settings = {"kernel": SquaredExponential(length_scale=1.0), "likelihood": Gaussian(0.3)}
+    settings: dict[str, Any] = {"kernel": SquaredExponential(length_scale=1.0), "likelihood": Gaussian(0.3)}
     full = Model(X, y, weights=weights, **settings)
     less = Model(X[rest], y[rest], **settings)
     draws = np.exp(np.random.default_rng(0).normal(size=(30, 1)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from hmcgp.errors import InterruptedWarning
 from hmcgp.samplers import sample
 from tests.helpers.densities import Gaussian, correlated_gaussian
 
-QUICK = {"draws": 60, "tune": 80, "random_state": 3, "progressbar": False}
+QUICK: dict[str, Any] = {"draws": 60, "tune": 80, "random_state": 3, "progressbar": False}
 
 
 def everything(trace):

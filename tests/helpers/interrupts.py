@@ -24,6 +24,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from hmcgp.runtime import parallel
 from hmcgp.samplers import HMC
 from hmcgp.samplers.chains.record import Record
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "sampler": HMC(n_steps=3),
     "draws": 30,
     "tune": 20,
@@ -184,7 +185,8 @@ def strike(striker, call, gp, aim, whole):
 def strike_all(n_strikes, seed):
     """Strike n times; return counts of what followed, and what was broken."""
     rng = np.random.default_rng(seed)
-    outcomes, failures = collections.Counter(), []
+    outcomes: collections.Counter[str] = collections.Counter()
+    failures = []
     striker = Striker()
     with tempfile.TemporaryDirectory() as folder:
         work = Work(Path(folder))

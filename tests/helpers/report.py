@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 
 from hmcgp import datasets
 
-SHORT = {"draws": 15, "tune": 40, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
+SHORT: dict[str, Any] = {"draws": 15, "tune": 40, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 1}
 VOID = {"meta", "img", "br"}
 SECTIONS = ["quality", "relevance", "effects", "sure", "rows", "data", "settings"]
 

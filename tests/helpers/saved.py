@@ -7,6 +7,7 @@ import json
 import warnings
 import zipfile
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -98,7 +99,7 @@ KINDS = {
 def more_rows(gp):
     """Three rows and what `append` takes with them."""
     known = {"noise_variance": np.full(3, 0.02)} if getattr(gp.model_.likelihood, "known", None) else {}
-    table = (MIXED if gp.n_features_in_ == 3 else X)[:3]
+    table: Any = (MIXED if gp.n_features_in_ == 3 else X)[:3]
     table = table if hasattr(gp, "feature_names_in_") else table.to_numpy()
     if gp.targets == "labels":
         return (table, gp.classes_[[0, 1, 0]]), known
@@ -133,7 +134,7 @@ def find(node, wanted):
         for kind, content in node.items():
             if wanted(kind, content):
                 return node
-        parts = node.values()
+        parts: Any = node.values()
     else:
         parts = node if isinstance(node, list) else ()
     return next((found for part in parts if (found := find(part, wanted)) is not None), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from tests.helpers.exact_posterior import exact_means
 X = np.array([[-0.9], [0.1], [0.8]])
 Y = np.array([-1.0, 1.0, 1.0])
 X_NEW = np.array([[-0.5], [0.4], [3.0]])
-QUIET = {"progressbar": False, "n_jobs": 1}
+QUIET: dict[str, Any] = {"progressbar": False, "n_jobs": 1}
 
 
 def two_hyperparameters(likelihood="logistic", **settings):
@@ -55,7 +56,7 @@ def test_white_coordinates_have_the_density_of_hyperparameters_and_latent_values
         )
         found = density.evaluate(np.concatenate([u, f]))
         assert found.logdensity == pytest.approx(wanted, rel=1e-9, abs=1e-8)
-        point = found.carry
+        point: Any = found.carry
         again = density.at(point.place, point.nu[None])
         np.testing.assert_allclose(again.f[0], f, atol=1e-8)
         assert again.log_ratio[0] == pytest.approx(point.log_ratio, abs=1e-8)
@@ -82,7 +83,11 @@ def test_elliptical_slices_leave_a_gaussian_times_a_gaussian_invariant():
     rng, x, draws = np.random.default_rng(4), 0.3, []
     for _ in range(4000):  # N(0, 1) N(x; 1.5, 0.5²) = N(1.2, 0.2)
         other = rng.standard_normal()
-        c, s, value = turn(rng, -2.0 * (x - 1.5) ** 2, lambda c, s, x=x, o=other: -2.0 * (c * x + s * o - 1.5) ** 2)
+
+        def log_weight(c, s, x=x, other=other):
+            return -2.0 * (c * x + s * other - 1.5) ** 2
+
+        c, s, value = turn(rng, -2.0 * (x - 1.5) ** 2, log_weight)
         x = c * x + s * other
         assert value == -2.0 * (x - 1.5) ** 2
         draws.append(x)
@@ -126,7 +131,7 @@ def test_probabilities_are_exact(joint, exact):
 
 
 def test_without_its_jacobian_the_move_of_hyperparameters_is_caught(monkeypatch, exact):
-    right = Cloud.log_density.fget
+    right = vars(Cloud)["log_density"].fget
     monkeypatch.setattr(Cloud, "log_density", property(lambda c: right(c) - c.place.white.log_jacobian))
     wrong = sample_jointly(two_hyperparameters(), draws=300, tune=150, chains=2, random_state=1, **QUIET)
     assert np.abs(scores(wrong, exact)).max() > 6.0

@@ -1,5 +1,6 @@
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -219,7 +220,7 @@ def test_columns_that_are_neither_positions_nor_names(columns):
         (lambda: SquaredExponential(variance=[1.0, 2.0]), "takes one number"),
         (lambda: SquaredExponential(length_scale=np.ones((2, 2))), "one number per input"),
         (lambda: SquaredExponential(length_scale=[LogNormal(0, 1)] * 2), "or one prior"),
-        (lambda: [1.0, 2.0] * SquaredExponential(), "takes one number"),
+        (lambda: [1.0, 2.0] * SquaredExponential(), "takes one number"),  # type: ignore[operator]
         (lambda: SquaredExponential(1.0, [1.0, 2.0])(X), "2 length scales"),
         (lambda: SquaredExponential(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
         (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "with_positions"),
@@ -237,7 +238,7 @@ def test_wrong_number_of_length_scales():
 
 
 def test_only_kernels_can_be_added():
-    kernel = SquaredExponential(1.0, 1.0)
+    kernel: Any = SquaredExponential(1.0, 1.0)
     assert sum([kernel, White(0.1)]) == kernel + White(0.1)
     for add in (lambda: kernel + 2.0, lambda: 2.0 + kernel):
         with pytest.raises(TypeError, match="Constant"):
@@ -259,7 +260,7 @@ def test_kernels_without_input_derivatives_say_so():
 
 
 def test_kernels_are_values():
-    kernel = SquaredExponential(1.0, [2.0, 1.0, 3.0]) + White(0.1)
+    kernel: Any = SquaredExponential(1.0, [2.0, 1.0, 3.0]) + White(0.1)
     assert len({kernel, copy.deepcopy(kernel)}) == 1
     assert kernel == copy.deepcopy(kernel) == pickle.loads(pickle.dumps(kernel))
     with pytest.raises(AttributeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -213,7 +214,13 @@ def test_terms_of_a_sum_are_added_in_place(variance, columns, n):
     rng = np.random.default_rng(n)
     X, G = rng.normal(size=(n, 9)), rng.normal(size=(n, n))
     variance = variance if np.ndim(variance) == 0 else [variance[k] for k in columns]
-    terms = [Matern(1.3, 0.8), Linear(variance).on(columns), Constant(0.7), SquaredExponential(0.5, 2.0), White(0.1)]
+    terms: list[Any] = [
+        Matern(1.3, 0.8),
+        Linear(variance).on(columns),
+        Constant(0.7),
+        SquaredExponential(0.5, 2.0),
+        White(0.1),
+    ]
     found = [term.vjp(X) for term in terms]
     kept = [K.copy() for K, _ in found]
     for order in ([0, 1, 2, 3, 4], [1, 2, 0, 4, 3], [2, 1, 4, 3, 0]):
@@ -235,17 +242,23 @@ def test_covariances_of_a_sum_between_rows(variance):
         def __call__(self, X, X2=None):
             return kept
 
-    terms = [Linear(variance), Constant(9.0), SquaredExponential(1.3, 0.8), Linear(0.3).on([2, 0]), White(0.1)]
-    expected = sum(term(X, X2) for term in terms)
+    terms: list[Any] = [
+        Linear(variance),
+        Constant(9.0),
+        SquaredExponential(1.3, 0.8),
+        Linear(0.3).on([2, 0]),
+        White(0.1),
+    ]
+    expected: Any = sum(term(X, X2) for term in terms)
     for order in ([0, 1, 2, 3, 4], [2, 3, 1, 4, 0]):
-        kernel = sum(terms[i] for i in order)
+        kernel: Any = sum(terms[i] for i in order)
         np.testing.assert_allclose(kernel(X, X2), expected, rtol=1e-13, atol=1e-13)
         np.testing.assert_allclose(kernel(X, X2[:0]), expected[:, :0])
         np.testing.assert_allclose(kernel(X[:, ::-1][:, ::-1], np.asfortranarray(X2)), expected, rtol=1e-13, atol=1e-13)
         K = kernel(X)
         np.testing.assert_allclose(K, sum(term(X) for term in terms), rtol=1e-13, atol=1e-13)
         np.testing.assert_array_equal(K, K.T)
-    whole = (20.0 * X).astype(np.int8)  # whose products are larger than it holds
+    whole: Any = (20.0 * X).astype(np.int8)  # whose products are larger than it holds
     kernel = SquaredExponential(1.3, 50.0) + Linear(variance)
     expected = SquaredExponential(1.3, 50.0)(whole, whole[:4]) + Linear(variance)(whole.astype(float), whole[:4])
     np.testing.assert_allclose(kernel(whole, whole[:4]), expected, rtol=1e-13)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -161,8 +162,8 @@ def test_refusals(make, message):
 
 def test_additive_is_a_sum_over_columns():
     kernel = Additive(Matern()).with_values([np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.7, 0.9])])
-    parts = [Matern(1.0, 0.5).on(0), Matern(2.0, 0.7).on(1), Matern(3.0, 0.9).on(2)]
-    np.testing.assert_allclose(kernel(X, X2), sum(parts)(X, X2), rtol=1e-13)
+    parts: list[Any] = [Matern(1.0, 0.5).on(0), Matern(2.0, 0.7).on(1), Matern(3.0, 0.9).on(2)]
+    np.testing.assert_allclose(kernel(X, X2), sum(parts[1:], parts[0])(X, X2), rtol=1e-13)
     np.testing.assert_allclose(kernel.diag(X), 6.0, rtol=1e-14)
 
 
@@ -188,7 +189,7 @@ def test_locally_linear_with_constant_slopes_is_linear():
     flat = SquaredExponential(2.0, 1e8)
     kernel = LocallyLinear(flat, Matern(0.5, 1.0))
     np.testing.assert_allclose(kernel(X, X2), 2.0 * X @ X2.T + Matern(0.5, 1.0)(X, X2), rtol=1e-12, atol=1e-13)
-    written_out = Linear(1.0) * SquaredExponential(2.0, 0.7) + Matern(0.5, 1.0)
+    written_out: Any = Linear(1.0) * SquaredExponential(2.0, 0.7) + Matern(0.5, 1.0)
     np.testing.assert_allclose(LocallyLinear(written_out.left.right, written_out.right)(X), written_out(X), rtol=1e-13)
     names = ["slope.variance", "slope.length_scale", "offset.variance", "offset.length_scale"]
     assert free_names(LocallyLinear(SquaredExponential(), SquaredExponential())) == names

@@ -77,7 +77,7 @@ def test_kernels_do_not_depend_on_placement(kernel):
         assert len(found) == 1, f"{len(found)} results at n = {n}"
 
 
-@pytest.mark.parametrize(("provider", "likelihood"), PAIRS + SEVERAL, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(("provider", "likelihood"), [*PAIRS, *SEVERAL], ids=lambda value: type(value).__name__)
 def test_providers_do_not_depend_on_placement(provider, likelihood):
     scattered = Scattered(1)
     for n in SIZES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ SLOPES = [0.4, 2, [0.1, 2.0, 0.5], np.array([0.1, 2.0, 0.5])]
 @pytest.mark.parametrize("slope", SLOPES, ids=["one slope", "integer", "slopes", "array"])
 @pytest.mark.parametrize("n", [1, 2, 11])
 def test_numbers_are_those_of_the_terms(scale, slope, n):
-    terms = [SquaredExponential(1.3, scale), Linear(slope), Constant(9.0), Constant(0.5)]
+    terms: list[Any] = [SquaredExponential(1.3, scale), Linear(slope), Constant(9.0), Constant(0.5)]
     G = random_symmetric(np.random.default_rng(n), n)
     found = [term.vjp(X[:n]) for term in terms]
     for order in permutations(range(4)):
@@ -63,7 +64,8 @@ def test_gradient_matches_central_differences():
         Constant() + Linear(ard=True) + SquaredExponential() + Constant(9.0),
     ):
         model = Model(X, y, kernel=kernel)
-        assert CurveAndLine.of(model.kernel_at(model.constrain(np.zeros(model.n_dim)))._terms(), X) is not None
+        found: Any = model.kernel_at(model.constrain(np.zeros(model.n_dim)))
+        assert CurveAndLine.of(found._terms(), X) is not None
         check_gradient(model.logdensity_and_grad, np.linspace(-0.4, 0.6, model.n_dim), rtol=1e-5)
 
 

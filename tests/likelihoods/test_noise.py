@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -69,7 +71,7 @@ def test_noise_that_grows_is_found():
 
 
 def test_known_noise_is_in_the_units_of_the_target():
-    settings = {"sampler": "map", "random_state": 0, "progressbar": False, "likelihood": Gaussian(0.0)}
+    settings: dict[str, Any] = {"sampler": "map", "random_state": 0, "progressbar": False, "likelihood": Gaussian(0.0)}
     one = GPRegressor(**settings).fit(X, Y, noise_variance=SD**2)
     two = GPRegressor(**settings).fit(X, 100.0 * Y + 7.0, noise_variance=(100.0 * SD) ** 2)
     np.testing.assert_allclose(two.predict(X), 100.0 * one.predict(X) + 7.0, rtol=1e-4, atol=1e-2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ Y = 10.0 + 4.0 * np.sin(X[:, 0]) + X[:, 1] + 0.3 * RNG.normal(size=50)
 LABELS = classification_problem(50, 2)[1]
 X_NEW = RNG.uniform(-3.0, 3.0, size=(12, 2))
 KERNEL = SquaredExponential(ard=True)
-SHORT = {"draws": 30, "tune": 60, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 3}
+SHORT: dict[str, Any] = {"draws": 30, "tune": 60, "chains": 2, "n_jobs": 1, "progressbar": False, "random_state": 3}
 
 
 def at_same_draws(gp, X_all, targets, likelihood=None):

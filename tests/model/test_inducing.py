@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ Z = X[:M] + 0.01
 NEW = RNG.normal(size=(5, 2))
 WEIGHTS = RNG.uniform(0.5, 2.0, size=N)
 
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "laplace": {"y": LABELS},
     "ep": {"y": LABELS, "likelihood": "probit", "evidence": "ep"},
     "exact": {"y": NUMBERS, "likelihood": "gaussian"},

@@ -1,6 +1,6 @@
 import pickle
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -88,7 +88,8 @@ def test_coordinates_go_there_and_back():
 def test_theta_by_name():
     model = Model(FRAME, Y)
     expected = model.unconstrain(np.array([2.0, 1.0, 1.0, 5.0]))
-    np.testing.assert_array_equal(model.unconstrain({"variance": 2.0, "length_scale": [1.0, 1.0, 5.0]}), expected)
+    by_name: dict[str, Any] = {"variance": 2.0, "length_scale": [1.0, 1.0, 5.0]}
+    np.testing.assert_array_equal(model.unconstrain(by_name), expected)
     np.testing.assert_array_equal(
         model.unconstrain({"variance": 2.0, "length_scale": 1.0, "length_scale[CL]": 5.0}), expected
     )

@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import threading
+from typing import Any
 
 import joblib
 import numpy as np
@@ -121,7 +122,7 @@ def test_it_is_maximised_sampled_and_predicts_as_any_model():
     one, many = whole("logistic"), in_blocks("logistic", rows=100)
     found, expected = (find_map(model, n_restarts=1, start=np.zeros(3), n_jobs=1) for model in (many, one))
     np.testing.assert_allclose(found.position, expected.position, atol=1e-3)
-    settings = {"draws": 4, "tune": 4, "chains": 2, "random_state": 0, "progressbar": False}
+    settings: dict[str, Any] = {"draws": 4, "tune": 4, "chains": 2, "random_state": 0, "progressbar": False}
     runs = [sample(model, HMC(), n_jobs=2, **settings) for model in (one, many)]
     np.testing.assert_allclose(runs[0].draws, runs[1].draws, rtol=1e-6)
     theta = found.parameters[None]
@@ -256,7 +257,7 @@ def test_what_needs_the_rows_here_is_refused():
 @pytest.mark.slow
 def test_two_processes_one_of_them_killed():
     """A worker dies while chains run: its blocks are made again, and no draw differs from those of one process."""
-    options = {"draws": 6, "tune": 0, "chains": 2, "random_state": 0, "progressbar": False, "n_jobs": 2}
+    options: dict[str, Any] = {"draws": 6, "tune": 0, "chains": 2, "random_state": 0, "progressbar": False, "n_jobs": 2}
     one = whole("logistic")
     expected = sample(one, Metropolis(0.2), start=np.zeros(3), **options)
     with two_workers() as client:

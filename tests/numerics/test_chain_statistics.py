@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,6 +70,8 @@ def test_smoothed_weights_are_those_of_arviz(n_draws, r_eff):
     rng = np.random.default_rng(n_draws)
     ratios = np.log(rng.pareto([[0.7], [1.5], [10.0]], size=(3, n_draws)) + 1.0)
     log_w, k = pareto.smooth(ratios, r_eff)
+    near: dict[str, Any]
+    near_w: dict[str, Any]
     if arviz_compat.major() >= 1:
         import arviz_stats.base
 

@@ -17,7 +17,7 @@ from hmcgp.optimize.maximum import GRADIENT_TOLERANCE
 from hmcgp.priors import InverseGamma
 from hmcgp.runtime import parallel
 from hmcgp.samplers import Evaluation
-from hmcgp.samplers.ascent import hessian
+from hmcgp.samplers.ascent import Optimum, hessian
 from hmcgp.samplers.integrators import init
 from hmcgp.samplers.start import DRAWN, STRETCHED, find_start, first_start
 from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian
@@ -174,7 +174,7 @@ def test_newton_does_not_climb_a_saddle():
             return Evaluation(float(u[1] ** 2 - u[0] ** 2), np.array([-2.0 * u[0], 2.0 * u[1]]))
 
     density = Saddle(np.zeros(2), np.eye(2))
-    beside = maximum.Optimum(init(density, np.array([1e-3, 1e-3])), 1, stalled=True)
+    beside = Optimum(init(density, np.array([1e-3, 1e-3])), 1, stalled=True)
     found = maximum._polish(density, beside)
     assert found.state is beside.state
     assert found.evaluations == 5
@@ -231,7 +231,7 @@ def test_no_start():
 @pytest.mark.parametrize("search", [find_map, find_modes])
 def test_searches_evaluate_with_one_blas_thread(search, monkeypatch):
     """Sums inside a factorisation have another order with more threads, and the draws that follow other bits."""
-    limited = []
+    limited: list[str] = []
     monkeypatch.setattr(parallel, "_controller", lambda: SimpleNamespace(limit=lambda **limits: _Limit(limited)))
 
     class Watching(Gaussian):
@@ -291,7 +291,7 @@ def test_chains_do_not_start_where_the_density_is_hopeless():
 def test_a_result_below_a_position_that_was_seen_is_not_converged():
     """A search by steps that lead down ends at a lower maximum: the highest candidate is climbed too."""
     density = TwoHills()
-    low = maximum.Optimum(init(density, np.array([-4.0])), 1)
+    low = Optimum(init(density, np.array([-4.0])), 1)
     seen = [init(density, np.array([3.5]))]
     result = maximum._best(density, [low], seen)
     np.testing.assert_allclose(result.position, 4.0, atol=1e-3)

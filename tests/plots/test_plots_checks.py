@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -27,7 +28,14 @@ RNG = np.random.default_rng(4)
 X = pd.DataFrame(RNG.normal(size=(40, 2)) * [1.0, 8.0], columns=["a", "b"])
 F = 2.0 * X["a"] + RNG.normal(size=40)
 LABELS = np.where(F > 0.0, "yes", "no")
-SHORT = {"draws": 20, "tune": 30, "chains": 2, "random_state": 1, "progressbar": False, "sampler": "hmc"}
+SHORT: dict[str, Any] = {
+    "draws": 20,
+    "tune": 30,
+    "chains": 2,
+    "random_state": 1,
+    "progressbar": False,
+    "sampler": "hmc",
+}
 
 
 @pytest.fixture(scope="module")

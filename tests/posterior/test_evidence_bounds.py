@@ -50,8 +50,10 @@ def test_bounds_do_not_depend_on_the_workers_and_travel_to_processes(draws):
     model = Model(Z, Y)
     one, two = (evidence_bounds.evidence_bounds(model, draws, n_jobs=n) for n in (1, 2))
     np.testing.assert_array_equal(one, two)
-    call = pickle.loads(pickle.dumps((evidence_bounds._LogEvidence(), model.with_evidence("lower"))))
-    np.testing.assert_array_equal(over_draws.solve_group(*call, WeightedDraws.of(draws[:25])), one.lower[:25])
+    statistic, lower = pickle.loads(pickle.dumps((evidence_bounds._LogEvidence(), model.with_evidence("lower"))))
+    np.testing.assert_array_equal(
+        over_draws.solve_group(statistic, lower, WeightedDraws.of(draws[:25])), one.lower[:25]
+    )
 
 
 def test_with_evidence_leaves_the_model_alone():

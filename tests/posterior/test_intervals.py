@@ -226,8 +226,8 @@ def test_joint_predictions_of_classes(likelihood, per_class):
         prior[:, c, :, c] = K[c]
     for i, site in enumerate(found.posterior.site_precision()):
         W[i, :, i, :] = site
-    prior, W = prior.reshape(3 * (n + m), -1), W.reshape(3 * (n + m), -1)
-    full = np.linalg.solve(np.eye(len(W)) + prior @ W, prior).reshape(n + m, 3, n + m, 3)
+    flat, sites = prior.reshape(3 * (n + m), -1), W.reshape(3 * (n + m), -1)
+    full = np.linalg.solve(np.eye(len(sites)) + flat @ sites, flat).reshape(n + m, 3, n + m, 3)
     np.testing.assert_allclose(covariance, full[n:, :, n:, :], atol=1e-9)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def test_draws_are_averaged_with_their_own_rate():
 
 def test_flipped_labels_rank_first_at_the_most_probable_hyperparameters():
     X, y, rows = flipped_problem(100, 5, 1)
-    settings = {"likelihood": "label_noise", "evidence": "ep", "sampler": "map"}
+    settings: dict[str, Any] = {"likelihood": "label_noise", "evidence": "ep", "sampler": "map"}
     p = GPClassifier(SquaredExponential(), random_state=0, n_jobs=1, **settings).fit(X, y).label_noise()
     assert p.shape == (100,)
     assert len(set(np.argsort(-p)[:5]) & set(rows)) >= 4

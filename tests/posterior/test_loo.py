@@ -159,7 +159,7 @@ def test_the_result():
     assert "elpd -4.16 ± 0.98, 3 rows" in repr(result)
     assert "one draw" in repr(result)
     with pytest.raises(AttributeError):
-        result.elpd = 0.0
+        result.elpd = 0.0  # type: ignore[misc]
 
 
 def test_a_provider_without_a_cavity_is_refused():

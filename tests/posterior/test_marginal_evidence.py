@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tests.helpers.checks import classification_problem
 
 X, Y, _ = classification_problem(20, 2)
 NUMBERS = X[:, 0] + np.sin(2.0 * X[:, 1]) + 0.3 * np.random.default_rng(1).normal(size=20)
-PRIORS = {"variance": LogNormal(0.0, 1.0), "length_scale": LogNormal(0.5, 0.7)}
+PRIORS: dict[str, Any] = {"variance": LogNormal(0.0, 1.0), "length_scale": LogNormal(0.5, 0.7)}
 GRID = np.linspace(-6.0, 6.0, 61)
 
 

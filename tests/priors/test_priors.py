@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,7 +159,7 @@ def test_repr_and_frozen():
     assert LogNormal(-3, 3) == LogNormal(-3.0, 3.0)
     assert hash(LogNormal(-3, 3)) == hash(LogNormal(-3.0, 3.0))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        LogNormal(-3, 3).mu = 0.0
+        LogNormal(-3, 3).mu = 0.0  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -221,14 +222,16 @@ def test_length_scales_that_ignore_the_dimension_give_white_noise():
 
 
 def test_default_length_scale_grows_with_the_square_root_of_the_inputs():
-    one, many = default_prior("length_scale", 1), default_prior("length_scale", np.int64(49))
+    one: Any = default_prior("length_scale", 1)
+    many: Any = default_prior("length_scale", np.int64(49))
     assert math.exp(many.mu - one.mu) == pytest.approx(7.0, rel=1e-12)
     assert many.sigma == one.sigma
     assert default_prior("variance", 1) == default_prior("variance", 49)
 
 
 def test_default_weights_share_the_sum_over_inputs():
-    one, many = default_prior("weight", 1), default_prior("weight", 49)
+    one: Any = default_prior("weight", 1)
+    many: Any = default_prior("weight", 49)
     assert math.exp(one.mu - many.mu) == pytest.approx(49.0, rel=1e-12)
     assert default_prior("bias", 1) == default_prior("bias", 49)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -169,7 +170,7 @@ def test_statistics_follow_the_sampler(sampler):
 
 
 def test_names_of_inputs_as_objects_and_text_as_objects():
-    data = {"observed_data": {"y": pd.Series(Y, dtype=object)}, "constant_data": {"X": X}}
+    data: dict[str, Any] = {"observed_data": {"y": pd.Series(Y, dtype=object)}, "constant_data": {"X": X}}
     tree = build_tree(make_trace(), PARAMETERS, features=np.array(FEATURES, object), **data)
     assert group_names(tree) == GROUPS | WARMUP
     assert tree["constant_data"]["X"].coords["feature"].values.tolist() == list(FEATURES)

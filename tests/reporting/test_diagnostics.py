@@ -135,7 +135,7 @@ def test_chains_that_disagree():
     u[2, :, 1] += 1.0
     u[3, :, 0] += 0.5
     (finding,) = [f for f in check(make_trace(u)) if f.kind == "r_hat"]
-    value = summary(make_trace(u)).loc["length_scale[FL]", "r_hat"]
+    value = summary(make_trace(u))["r_hat"]["length_scale[FL]"]
     assert value > 1.05
     for part in (f"{value:.3f} for 'length_scale[FL]'", "2 of 3", "tune=50, draws=500", "prior"):
         assert part in finding.message

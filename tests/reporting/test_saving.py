@@ -7,6 +7,7 @@ import json
 import pickle
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def there_and_back(gp, path, **options):
 
 def outputs(gp):
     """Everything that a fitted estimator says, as arrays."""
-    table = MIXED if gp.n_features_in_ == 3 else X
+    table: Any = MIXED if gp.n_features_in_ == 3 else X
     table = table if hasattr(gp, "feature_names_in_") else table.to_numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

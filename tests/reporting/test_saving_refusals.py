@@ -8,6 +8,7 @@ import os
 import pickle
 import zipfile
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from hmcgp import GPClassifier, GPRegressor, evidence, kernels
 from hmcgp.errors import InvalidInput
-from hmcgp.reporting import saving
 from hmcgp.reporting.saving import OtherVersionWarning
+from hmcgp.runtime.files import library_version
 from tests.helpers.saved import KINDS, LABELS, X, find, fit, members, npy, quick, refused, rewrite, shifted
 
 
@@ -56,7 +57,7 @@ def test_draws_that_are_wrong_although_their_checksum_fits(change, fitted, path)
     refused(path, DRAWS[change][1])
 
 
-TRACES = {
+TRACES: dict[str, tuple[dict[str, Any], str]] = {
     "names": ({"names": ["a", "b", "c", "d"]}, "other hyperparameters"),
     "metric": ({"inv_metric": np.ones((2, 3))}, "metric"),
     "no lp": ({"stats": {}}, "statistics"),
@@ -143,7 +144,7 @@ EDITS = {
 
 
 def deep(n):
-    node = 1
+    node: Any = 1
     for _ in range(n):
         node = [node]
     return node
@@ -220,7 +221,7 @@ def test_other_versions_are_told(library, path, fitted):
     assert [w.category for w in caught] == [OtherVersionWarning]
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
-    with_meta(path, versions={library: saving.library_version(library), "python": "2.7", "scipy": "0.1"})
+    with_meta(path, versions={library: library_version(library), "python": "2.7", "scipy": "0.1"})
     GPRegressor.load(path)  # without a word: warnings are errors here
 
 
@@ -263,7 +264,7 @@ def warped(content):
 
 
 def test_what_cannot_be_read_again_is_not_saved(fitted, tmp_path):
-    cyclic = []
+    cyclic: list[Any] = []
     cyclic.append(cyclic)
     unseeded = np.random.Generator(np.random.RandomState(1)._bit_generator)
     for settings, match in (
@@ -291,7 +292,7 @@ def test_a_failed_save_leaves_the_old_file(path, monkeypatch):
     def full(*args, **options):
         raise OSError("disk full")
 
-    monkeypatch.setattr(saving.npy, "write_array", full)
+    monkeypatch.setattr("hmcgp.reporting.saving.npy.write_array", full)
     with pytest.raises(OSError, match="disk full"):
         KINDS["regression"]().save(path)
     monkeypatch.undo()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from hmcgp.runtime.parallel import run_tasks
 from hmcgp.samplers import HMC, Metropolis, sample
 from tests.helpers.densities import Gaussian, correlated_gaussian
 
-QUICK = {"draws": 100, "tune": 40, "random_state": 3, "progressbar": False}
+QUICK: dict[str, Any] = {"draws": 100, "tune": 40, "random_state": 3, "progressbar": False}
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +190,7 @@ def test_another_system_error_is_an_error():
 
 # -- estimators --------------------------------------------------------------------------------------------------------
 
-SHORT = {"sampler": HMC(n_steps=2), "draws": 5, "tune": 20, "chains": 1, "random_state": 0, "n_jobs": 1}
+SHORT: dict[str, Any] = {"sampler": HMC(n_steps=2), "draws": 5, "tune": 20, "chains": 1, "random_state": 0, "n_jobs": 1}
 
 
 @pytest.fixture(scope="module")

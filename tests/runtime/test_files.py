@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import socket
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hmcgp import GPClassifier, datasets
 from hmcgp.errors import InvalidInput
-from hmcgp.runtime import files
 from hmcgp.runtime.files import open_regular, replacing, user_path
 from hmcgp.runtime.locks import exclusive
 from hmcgp.samplers import sample
@@ -157,7 +159,7 @@ def sample_into(path):
     sample(Untouchable(), "hmc", draws=10, tune=60, progressbar=False, checkpoint=path)
 
 
-DOORS = {
+DOORS: dict[str, Callable[..., Any]] = {
     "write": write,
     "read": open_regular,
     "save": lambda path: GPClassifier().save(path),
@@ -310,14 +312,15 @@ def test_the_file_of_a_writer_that_lives_is_not_removed(tmp_path):
 
 def test_a_file_taken_for_left_over_is_made_again(tmp_path, monkeypatch):
     """Another writer may look at it between its creation and the lock."""
-    flock, removed = files.fcntl.flock, []
+    flock = fcntl.flock
+    removed: list[Any] = []
 
     def late(file, operation):
         if not removed:
             removed.append([os.unlink(p) for p in tmp_path.iterdir()])
         flock(file, operation)
 
-    monkeypatch.setattr(files.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     write(tmp_path / "run.nc")
     assert removed
     assert (tmp_path / "run.nc").read_bytes() == b"new"

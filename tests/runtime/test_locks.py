@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+from typing import Any
 
 import pytest
 
@@ -80,14 +82,15 @@ with exclusive(path):
 
 def test_a_lock_file_removed_by_its_holder_is_not_taken(tmp_path, monkeypatch):
     """The run before may end between the opening of its lock file and the lock."""
-    flock, removed = locks.fcntl.flock, []
+    flock = fcntl.flock
+    removed: list[Any] = []
 
     def late(file, operation):
         if not removed:
             removed.append(os.unlink(tmp_path / ".run.nc.lock"))
         flock(file, operation)
 
-    monkeypatch.setattr(locks.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     with exclusive(tmp_path / "run.nc"):
         assert removed
         with pytest.raises(InvalidInput, match="is in use"), exclusive(tmp_path / "run.nc"):

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 import joblib
 import numpy as np
@@ -20,7 +21,7 @@ from hmcgp.samplers.chains import workers
 from tests.helpers.densities import Gaussian, correlated_gaussian
 from tests.helpers.processes import two_workers
 
-QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
+QUICK: dict[str, Any] = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 
 
 def crabs():
@@ -105,7 +106,14 @@ def test_they_are_other_processes(elsewhere):
 def test_estimator_elsewhere(elsewhere):
     """Chains, restarts and predictions of a Gaussian process, and folds: the same numbers as in threads."""
     X, y = crabs()
-    settings = {"draws": 100, "tune": 100, "chains": 2, "random_state": 1, "progressbar": False, "predict_draws": 60}
+    settings: dict[str, Any] = {
+        "draws": 100,
+        "tune": 100,
+        "chains": 2,
+        "random_state": 1,
+        "progressbar": False,
+        "predict_draws": 60,
+    }
     here = GPClassifier(**settings).fit(X, y)
     with elsewhere(n_jobs=2):
         there = GPClassifier(**settings).fit(X, y)

@@ -1,6 +1,7 @@
 """The progress bar of predictions."""
 
 import pickle
+import time
 
 import pytest
 
@@ -17,7 +18,7 @@ def opened(monkeypatch):
 
 def run(monkeypatch, *, enabled=True, seconds=0.3, steps=10):
     clock = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     with progress.DelayedBar(steps, "predicting", enabled=enabled) as bar:
         for _ in range(steps):
             clock[0] += seconds
@@ -47,6 +48,6 @@ def test_without_a_terminal_it_is_not_drawn(monkeypatch, capfd):
 
 def test_in_another_process_it_is_silent(opened, monkeypatch):
     bar = pickle.loads(pickle.dumps(progress.DelayedBar(3, "predicting", enabled=True)))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: 1e9)
+    monkeypatch.setattr(time, "monotonic", lambda: 1e9)
     bar.advance()
     assert opened == []

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import h5netcdf
 import numpy as np
@@ -39,7 +40,7 @@ def test_interrupted_run_goes_on_with_the_same_draws(tmp_path, sampler, k):
 
 def test_a_gaussian_process_goes_on(tmp_path):
     """Its state carries the latent modes, without which the last bits would differ."""
-    options = {"draws": 20, "tune": 70, "chains": 2, "random_state": 1, "progressbar": False}
+    options: dict[str, Any] = {"draws": 20, "tune": 70, "chains": 2, "random_state": 1, "progressbar": False}
     whole = sample(gp_model(), "hmc", **options)
     for seconds in (0.3, 0.3, 0.3, 60.0):
         with contextlib.suppress(HmcgpError, InterruptedWarning):  # with no draws after warm-up, or few
@@ -109,7 +110,7 @@ def test_checkpoint_of_another_run_is_refused(tmp_path, change, message):
 
 def test_damaged_checkpoint_is_refused(tmp_path):
     path = tmp_path / "run.nc"
-    options = {"checkpoint": path, "chains": 2} | QUICK
+    options: dict[str, Any] = {"checkpoint": path, "chains": 2} | QUICK
     sample(correlated_gaussian(), "hmc", **options)
     content = path.read_bytes()
     rng = np.random.default_rng(0)
@@ -191,7 +192,7 @@ def test_full_disk_does_not_end_the_run(tmp_path, monkeypatch):
 
 def test_estimator_goes_on_from_its_checkpoint(tmp_path):
     X, y = datasets.load_crabs(return_X_y=True)
-    settings = {"draws": 20, "tune": 70, "chains": 2, "random_state": 1, "progressbar": False}
+    settings: dict[str, Any] = {"draws": 20, "tune": 70, "chains": 2, "random_state": 1, "progressbar": False}
     with pytest.warns(ConvergenceWarning, match="effective sample size"):  # so short a run is
         whole = GPClassifier(**settings).fit(X[::5], y[::5])
     with pytest.raises((HmcgpError, InterruptedWarning), match="goes on from"):

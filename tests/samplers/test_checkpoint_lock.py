@@ -55,6 +55,7 @@ def test_a_run_that_does_not_begin_releases_its_checkpoint(tmp_path, monkeypatch
     path = tmp_path / "run.nc"
     interrupt(500, "hmc", checkpoint=path, **QUICK)
     content = path.read_bytes()
+    error: pytest.ExceptionInfo[BaseException]
     held = []  # what an interactive session keeps of an error, frames and all
     if event == "another run":
         with pytest.raises(InvalidInput, match="random_state is another") as error:

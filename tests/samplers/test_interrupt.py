@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from hmcgp.samplers.chains.assembly import largest_block
 from tests.helpers.densities import Gaussian, correlated_gaussian
 from tests.helpers.processes import child_environment
 
-QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
+QUICK: dict[str, Any] = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 
 
 @pytest.mark.parametrize(

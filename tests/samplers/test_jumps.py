@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_check_catches_a_jump_that_forgets_its_density(modes, monkeypatch):
 
 
 def test_the_metric_is_that_of_a_hill_not_of_their_distances(modes):
-    options = {"draws": 5, "tune": 300, "chains": 1, "random_state": 0, "progressbar": False}
+    options: dict[str, Any] = {"draws": 5, "tune": 300, "chains": 1, "random_state": 0, "progressbar": False}
     (learnt,) = sample(Hills(), JumpingHMC(modes=modes), **options).inv_metric
     average = np.einsum("k,kij->ij", SHARES, np.linalg.inv(PRECISIONS))
     assert (np.abs(np.log(np.diag(learnt) / np.diag(average))) < np.log(1.5)).all()
@@ -165,7 +166,7 @@ def test_an_interrupted_run_goes_on(modes, tmp_path):
                 raise KeyboardInterrupt
             return super().evaluate(u, carry)
 
-    options = {"draws": 50, "tune": 60, "chains": 2, "random_state": 3, "progressbar": False}
+    options: dict[str, Any] = {"draws": 50, "tune": 60, "chains": 2, "random_state": 3, "progressbar": False}
     whole, stopping = sample(counted := Stopping(), JumpingHMC(modes=modes), n_jobs=1, **options), Stopping()
     stopping.last = int(0.8 * counted.count)  # in the second chain, however many evaluations this processor takes
     path = tmp_path / "run.nc"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hmcgp.errors import HmcgpError, InterruptedWarning, InvalidInput
 from hmcgp.samplers import HMC, Metropolis, sample
 from tests.helpers.densities import Gaussian, correlated_gaussian
 
-QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
+QUICK: dict[str, Any] = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 
 
 class Slow(Gaussian):
@@ -50,7 +51,7 @@ def test_chains_take_turns(monkeypatch):
         now[0] += 1e-3
         return evaluate(*args)
 
-    density.evaluate = ticking
+    monkeypatch.setattr(density, "evaluate", ticking)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with pytest.warns(InterruptedWarning, match="in each of 4 of 4 chains"):
         trace = sample(density, Metropolis(1.0), **(QUICK | {"draws": 100_000}), n_jobs=1, max_time=2)
@@ -79,6 +80,7 @@ def test_forecast(capsys):
         r"\(one was timed\); max_time = 2.0 h should do\.\n",
         capsys.readouterr().err,
     )
+    assert found
     seconds, milliseconds = float(found[1]), float(found[2])
     assert milliseconds >= 2.0
     assert seconds == pytest.approx(80 * 1e-3 * milliseconds / 2, rel=0.06)  # two digits are printed
@@ -97,10 +99,10 @@ def test_bad_limit(value):
 
 
 @pytest.mark.parametrize("progressbar", [False, True])
-def test_too_short_for_warm_up_is_said_at_once(progressbar):
+def test_too_short_for_warm_up_is_said_at_once(progressbar, monkeypatch):
     density, options = Slow(1e-3), QUICK | {"tune": 4000, "n_jobs": 2, "progressbar": progressbar, "max_time": 2}
     evaluate, calls = density.evaluate, []
-    density.evaluate = lambda *args: calls.append(1) or evaluate(*args)
+    monkeypatch.setattr(density, "evaluate", lambda *args: calls.append(1) or evaluate(*args))
     message = (
         r"max_time = 2 s is too short: warm-up alone should take about [\d.]+ s, for 16000 draws on 2 workers "
         r"of about 1 .* there would be no draws to keep\. Allow about .*'checkpoint'.*sampler='map' \(find_map\)"

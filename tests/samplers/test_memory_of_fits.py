@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from tests.helpers.densities import correlated_gaussian
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20_000, 1))
 Y = X[:, 0] + RNG.normal(size=20_000)
-QUICK = {"draws": 5, "tune": 5, "random_state": 0, "progressbar": False}
+QUICK: dict[str, Any] = {"draws": 5, "tune": 5, "random_state": 0, "progressbar": False}
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_memory_of_the_machine(tmp_path):
     assert memory.available_memory(tmp_path) == 5000 * 1024
     (tmp_path / "proc/meminfo").write_text("MemTotal:  9000 kB\n")
     assert memory.available_memory(tmp_path) is None
-    assert memory.available_memory() > 10**6
+    assert (memory.available_memory() or 0) > 10**6
 
 
 def test_the_least_limit_above_the_process_counts(tmp_path):

@@ -12,7 +12,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.kernels.base import Parameter
 from hmcgp.reporting.arviz_export import build_tree
 from hmcgp.samplers import HMC, NUTS, Evaluation, nuts, sample
-from hmcgp.samplers.integrators import State, init
+from hmcgp.samplers.integrators import State, init, leapfrog
 from hmcgp.samplers.nuts import End, Explorer, Tree, join, turns
 from tests.helpers.densities import Gaussian, HalfSpace, LogGamma, Warped, correlated_gaussian, step_of
 
@@ -171,7 +171,7 @@ def wrong_signed_kick(density, state, momentum, step_size, inv_mass=None):
     return end, momentum - step_size * end.grad, evaluation
 
 
-true_join, true_leapfrog = nuts.join, nuts.leapfrog
+true_join, true_leapfrog = nuts.join, leapfrog
 
 
 @pytest.mark.parametrize(

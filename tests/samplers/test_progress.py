@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hmcgp.samplers.chains import forecast, progress
 from tests.helpers.bars import Bar
 from tests.helpers.densities import correlated_gaussian
 
-QUICK = {"draws": 6, "tune": 12, "chains": 2, "random_state": 3, "n_jobs": 1}
+QUICK: dict[str, Any] = {"draws": 6, "tune": 12, "chains": 2, "random_state": 3, "n_jobs": 1}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pickle
 import threading
 import time
 from math import inf
+from typing import Any
 
 import joblib
 import numpy as np
@@ -19,7 +20,7 @@ from hmcgp.samplers import HMC, Metropolis, TreeInfo, sample
 from hmcgp.samplers.trace import Info
 from tests.helpers.densities import Gaussian, HalfSpace, correlated_gaussian
 
-QUICK = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
+QUICK: dict[str, Any] = {"draws": 30, "tune": 40, "random_state": 3, "progressbar": False}
 STATS = {
     "lp": float,
     "acceptance_rate": float,
@@ -69,9 +70,9 @@ def test_seeds():
 
 
 def test_global_random_state_is_untouched():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    before = np.random.get_state(legacy=False)["state"]["key"].copy()  # noqa: NPY002
     sample(correlated_gaussian(), "hmc", **(QUICK | {"random_state": None}))
-    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+    np.testing.assert_array_equal(np.random.get_state(legacy=False)["state"]["key"], before)  # noqa: NPY002
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "3", True, np.random])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hmcgp.errors import InvalidInput
 from hmcgp.samplers import HMC, NUTS, Metropolis, hmc, sample
-from hmcgp.samplers.integrators import State, init
+from hmcgp.samplers.integrators import State, init, leapfrog
 from tests.helpers.densities import (
     Funnel,
     Gaussian,
@@ -52,7 +53,7 @@ def run(density, sampler, draws, seed=11, **options):
 
 DENSITIES = {"gaussian": correlated_gaussian(), "log-gamma": LogGamma()}
 BENT = {"banana": Warped(), "funnel": Funnel()}
-SAMPLERS = {
+SAMPLERS: dict[str, tuple[Any, int]] = {
     "nuts": (NUTS(), 2000),
     "nuts-plain": (NUTS(step_size=0.25), 1000),
     "hmc": (HMC(), 2000),
@@ -90,7 +91,7 @@ def wrong_signed_kick(density, state, momentum, step_size, inv_mass=None):
     return end, momentum - step_size * end.grad, evaluation
 
 
-hmc_leapfrog = hmc.leapfrog
+hmc_leapfrog = leapfrog
 
 
 @pytest.mark.parametrize("name", DENSITIES)
@@ -148,7 +149,7 @@ class Halved(Warped):
 
 def test_paper_coordinates_by_the_metric():
     """HMC of θ with unit mass is HMC of u = -θ/2 with inverse mass 1/4, draw by draw."""
-    settings = {"step_size": 0.4, "n_steps": 10, "jitter": 0.0}
+    settings: dict[str, Any] = {"step_size": 0.4, "n_steps": 10, "jitter": 0.0}
     step_theta = step_of(HMC(**settings), Warped())
     step_u = step_of(HMC(metric=np.full(2, 0.25), **settings), Halved())
     theta0 = np.array([0.5, -0.3])

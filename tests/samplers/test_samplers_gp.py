@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -103,7 +105,7 @@ def test_surrogate_agrees_with_a_grid(model, joint, grid):
 @pytest.mark.parametrize("sampler", ["nuts", "hmc", "metropolis"])
 def test_same_draws_whatever_the_number_of_threads(model, sampler):
     """Compiled code without the interpreter lock, and warm starts that travel with the states."""
-    options = {"draws": 20, "tune": 30, "chains": 3, "random_state": 2, "progressbar": False}
+    options: dict[str, Any] = {"draws": 20, "tune": 30, "chains": 3, "random_state": 2, "progressbar": False}
     one, three = (sample(model, sampler, n_jobs=n, **options) for n in (1, 3))
     np.testing.assert_array_equal(one.draws, three.draws)
     for name, column in one.stats.items():

@@ -67,9 +67,8 @@ def test_surrogate_is_the_mean_of_the_process(surrogate):
         slopes = [] if np.isnan(grad[0]) else list(length * (process.whitening.factor.T @ grad + x))
         rest += [value + 0.5 * x @ x, *slopes]
         ones += [1.0, *(0.0 for _ in slopes)]
-    rest, ones = np.array(rest), np.array(ones)
-    a, b = np.linalg.solve(K, rest), np.linalg.solve(K, ones)
-    c = (ones @ a) / (ones @ b)
+    a, b = np.linalg.solve(K, np.array(rest)), np.linalg.solve(K, np.array(ones))
+    c = (np.array(ones) @ a) / (np.array(ones) @ b)
     new = np.array([0.3, -0.8, 1.1])
     joint = covariance(np.vstack([z, new]) / length, np.append(known, False))
     assert process.predict(new)[0] == pytest.approx(c - 0.5 * new @ new + joint[-1, :-1] @ (a - c * b), rel=1e-6)

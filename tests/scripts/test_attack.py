@@ -4,6 +4,7 @@ import pickle
 import signal
 import zipfile
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,7 +106,7 @@ def examine(spoil, **options):
     X = rng.normal(size=(12, 2))
     model = Model(X, np.where(X[:, 0] > 0.0, 1.0, -1.0))
     evaluate = model.evaluate
-    model.evaluate = lambda u, carry=None, gradient=True: spoil(evaluate(u, carry), carry)
+    model.evaluate = lambda u, carry=None, gradient=True: spoil(evaluate(u, carry), carry)  # type: ignore[method-assign]
     return models.examine(model, np.zeros(3), rng, **({"tolerance": 1e-8, "differences": True} | options))
 
 
@@ -166,7 +167,7 @@ class Fitted(GPClassifier):
 
     def __init__(self, p=(0.25, 0.75), draws=0.0, back=None):
         self.p, self.back, self.classes_ = p, back, np.array([0, 1])
-        self.trace_ = SimpleNamespace(unconstrained=np.full(3, draws), stats={"lp": np.zeros(3)})
+        self.trace_: Any = SimpleNamespace(unconstrained=np.full(3, draws), stats={"lp": np.zeros(3)})
 
     def predict_proba(self, X):
         return np.array([self.p])
@@ -175,7 +176,7 @@ class Fitted(GPClassifier):
         Fitted.saved = self.back or self
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path):  # type: ignore[override]
         return cls.saved
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from scripts.papers import barber_williams
 from scripts.papers import gibbs_mackay as paper
 from scripts.papers import gibbs_mackay_effects as effects
 
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def pima():
-    return paper.pima()
+    return barber_williams.pima()
 
 
 def test_figure_1():
@@ -67,7 +68,7 @@ def test_pima_sampled(pima):
 
 def test_crabs_on_ten_splits():
     """Published: 4 ± 2 errors of 120, and starts that end almost alike."""
-    rows = [paper.optimum(split) for split in paper.crabs_splits(10, species=True)]
+    rows = [paper.optimum(split) for split in barber_williams.crabs_splits(10, species=True)]
     counts = [row.errors for row in rows]
     assert "agrees" in paper.table_one("crabs", float(np.mean(counts))), counts
     assert [row.n_agree for row in rows] == [20] * 10

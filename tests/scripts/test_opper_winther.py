@@ -5,6 +5,7 @@ import pytest
 
 from hmcgp.datasets.user_files import SONAR_VARIABLE
 from scripts.papers import opper_winther as paper
+from scripts.papers.barber_williams import Split
 from tests.helpers.checks import classification_problem
 
 
@@ -13,14 +14,14 @@ def test_exact_errors_are_those_of_refits():
     X = np.concatenate([np.linspace(-4.0, -2.0, 8), np.linspace(2.0, 4.0, 8)])[:, None]
     y = np.sign(X[:, 0])
     y[3] = 1.0
-    split = paper.Split(X, y, X, y)
+    split = Split(X, y, X, y)
     assert paper.exact_loo_errors(split, paper.KERNELS["Gaussian"], "tap", np.array([5.0, 1.5])) == 1
 
 
 @pytest.mark.parametrize("method", paper.METHODS)
 def test_own_and_exact_errors_agree_within_one_case(method):
     X, y, _ = classification_problem(40, 2)
-    result = paper.run(paper.Split(X[:30], y[:30], X[30:], y[30:]), paper.KERNELS["arcsine"], method, draws=0)
+    result = paper.run(Split(X[:30], y[:30], X[30:], y[30:]), paper.KERNELS["arcsine"], method, draws=0)
     assert abs(result.loo - result.exact) <= 1
     assert np.isnan(result.hmc_log_loss)
 

@@ -1,5 +1,7 @@
 """Regression against scikit-learn's, on real tables, and the forecast of CO2."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,7 @@ from scripts.benchmarks import regression_study as study
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # chains here are short
 
-SHORT = {"draws": 60, "tune": 100, "chains": 1, "n_jobs": 1, "random_state": 0}
+SHORT: dict[str, Any] = {"draws": 60, "tune": 100, "chains": 1, "n_jobs": 1, "random_state": 0}
 POINT = {"sampler": "map", "n_jobs": 1, "random_state": 0}
 
 

@@ -1,6 +1,7 @@
 """The study of small tables: its tables, scores, statistics and bookkeeping, and a reduced run."""
 
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -236,8 +237,9 @@ def test_a_reduced_run_and_its_report(tmp_path, monkeypatch, capsys):
     found = pd.read_csv(path)
     assert len(found) == 2 * 2 * len(contenders.QUICK)
     losses = comparison.by_table(found, contenders.QUICK)
-    assert losses.loc["crabs", "default/smooth"] < losses.loc["crabs", "laplace/smooth"]  # which is too timid
-    assert losses.loc["crabs", "default/smooth"] < losses.loc["crabs", "knn"]
+    crabs = losses.loc["crabs"]
+    assert crabs["default/smooth"] < crabs["laplace/smooth"]  # which is too timid
+    assert crabs["default/smooth"] < crabs["knn"]
     assert (losses.loc["crabs"] < np.log(2.0)).all()
     assert (losses.loc["iris"] < np.log(3.0)).all()
     monkeypatch.setattr("sys.argv", ["analysis", "--results", str(path), "--pictures", str(tmp_path)])
@@ -247,7 +249,7 @@ def test_a_reduced_run_and_its_report(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_intervals_of_the_default_cover():
-    rows = coverage.cover("process", 0, "se", Chains(1, 100, 100))
+    rows: list[dict[str, Any]] = coverage.cover("process", 0, "se", Chains(1, 100, 100))
     found = {row["contender"]: row for row in rows}
     assert set(found) == {"laplace/se", "default/se", "ep/se"}
     assert all(row["coverage"] > 0.7 for row in rows)
