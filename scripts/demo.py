@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -54,15 +56,16 @@ def main() -> None:
     print(f"\nPictures: {folder.resolve()}/trace.png, relevance.png, calibration.png")
 
 
-def draw(gp: GPClassifier, X_test: object, y_test: object, folder: Path) -> None:
+def draw(gp: GPClassifier, X_test: Any, y_test: Any, folder: Path) -> None:
     import matplotlib.pyplot as plt
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, plot in [
+    pictures: list[tuple[str, Callable[[], Any]]] = [
         ("trace", lambda: plots.trace(gp)),
         ("relevance", lambda: plots.relevance(gp)),
         ("calibration", lambda: plots.calibration(gp, X_test, y_test)),
-    ]:
+    ]
+    for name, plot in pictures:
         axes = plot()
         figure = np.ravel(axes)[0].figure
         figure.savefig(folder / f"{name}.png", dpi=150, bbox_inches="tight")

@@ -17,7 +17,7 @@ class Report(NamedTuple):
     """Outcomes of one case, and the promises that were broken in it."""
 
     section: str
-    index: int
+    number: int
     outcomes: Counter[str]
     broken: list[str]
 

@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Progress:
             self.kept = max(self.kept, record.kept)
             self.finished += record.finished
 
-        Record.add = watched  # type: ignore[method-assign]
+        Record.add = watched  # type: ignore[assignment, method-assign]
 
 
 progress = Progress()
@@ -116,12 +117,13 @@ def action_of(task: dict[str, Any]) -> tuple[Any, Any, Any]:
         return lambda: gp.fit(X, y), gp, ref
     assert ref is not None
     many = np.vstack([ref.X] * task["copies"])
-    whole = {
+    actions: dict[str, Callable[[], Any]] = {
         "predict": lambda: predictions(ref.gp, many),
         "loo": lambda: ref.gp.loo().pointwise,
         "find_map": lambda: find_map(ref.gp.model_, n_restarts=20, random_state=1, n_jobs=task["n_jobs"]).position,
         "find_modes": lambda: find_modes(ref.gp.model_, n_restarts=12, random_state=1, n_jobs=task["n_jobs"]).positions,
-    }[task["action"]]
+    }
+    whole = actions[task["action"]]
     begin = time.monotonic()
     expected = whole()
     task["expected_seconds"] = time.monotonic() - begin
@@ -136,7 +138,8 @@ def state(gp: Any) -> Any:
 def run(task: dict[str, Any]) -> dict[str, Any]:
     """Run a task that is interrupted; return outcome and broken promises."""
     action, gp, expected = action_of(task)
-    before, broken, returned, raised = state(gp), [], None, None
+    before, broken, returned = state(gp), [], None
+    raised: BaseException | None = None
     seconds = task.get("expected_seconds") or (COLD if expected is None else expected.seconds)
     progress.reset()
     with warnings.catch_warnings(record=True) as caught:

@@ -207,7 +207,7 @@ def _other_json(rng: np.random.Generator, value: Any) -> Any:
     if isinstance(value, list) and value and rng.random() < 0.9:
         at = int(rng.integers(len(value)))
         return [*value[:at], _other_json(rng, value[at]), *value[at + 1 :]]
-    others = [None, -1, 1e300, "os.system", [], {}, True, 10**12]
+    others: list[Any] = [None, -1, 1e300, "os.system", [], {}, True, 10**12]
     return others[int(rng.integers(len(others)))]
 
 

@@ -72,7 +72,7 @@ def _checkpointed(name: str, estimator: Any, X: Any, y: Any) -> Sound:
     def resume(file: Path, X: Any = X, y: Any = y, **changes: Any) -> Any:
         return estimator(draws=25, checkpoint=file, **(QUICK | changes)).fit(X, y)
 
-    others = {
+    others: dict[str, Callable[[Path], Any]] = {
         "permuted rows": partial(resume, X=X[::-1], y=y[::-1]),
         "another label": partial(resume, y=np.roll(y, 1)),
         "another seed": partial(resume, random_state=4),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import tempfile
 import traceback
 import warnings
@@ -165,9 +164,7 @@ def written_for_users(error: BaseException) -> bool:
     if any(frame.filename.startswith(SKLEARN) for frame in frames):
         return True
     last = frames[-1]
-    return last.filename.startswith(PACKAGE) and linecache.getline(last.filename, last.lineno).lstrip().startswith(
-        "raise"
-    )
+    return last.filename.startswith(PACKAGE) and (last.line or "").startswith("raise")
 
 
 def predictions(gp: Any, new: Any) -> list[Any]:

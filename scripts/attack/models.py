@@ -56,8 +56,9 @@ def random_question(rng: np.random.Generator) -> Question:
     """Random data, with a kernel and a pair of likelihood and evidence that fits."""
     provider, kind = pick(rng, PAIRS)
     n, d = int(rng.integers(2, 41)), int(rng.integers(1, 5))
-    X, kernel, likelihood, evidence = trees.inputs(rng, n, d), trees.tree(rng, d), kind, provider()
+    kernel: Any
     y: Any
+    X, kernel, likelihood, evidence = trees.inputs(rng, n, d), trees.tree(rng, d), kind, provider()
     if kind.targets == "classes":
         c = int(rng.integers(2, 5))
         n, y = max(n, c), rng.integers(c, size=max(n, c)).astype(float)

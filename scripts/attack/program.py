@@ -29,7 +29,7 @@ class Tally:
         self.outcomes += report.outcomes
         self.promises += len(report.broken)
         for what in report.broken:
-            print(f"BROKEN {what}   --replay {report.section}:{self.seed}:{report.index}", flush=True)
+            print(f"BROKEN {what}   --replay {report.section}:{self.seed}:{report.number}", flush=True)
 
     def __str__(self) -> str:
         """Two lines of a table."""

@@ -82,7 +82,7 @@ def sized(rng: Rng, kind: Callable[..., Kernel], **more: Any) -> Kernel:
 def bumps(rng: Rng, d: int) -> RadialBasis:
     """Two or three bumps in d dimensions."""
     centres = rng.normal(size=(int(rng.integers(2, 4)), d)).round(2)
-    return RadialBasis(centres[:, 0] if d == 1 else centres, float(rng.uniform(0.5, 2.0)))
+    return RadialBasis(tuple(centres[:, 0] if d == 1 else centres), float(rng.uniform(0.5, 2.0)))
 
 
 def leaf(rng: Rng, d: int) -> Kernel:
@@ -125,7 +125,7 @@ def tree(rng: Rng, d: int, depth: int = 3) -> Kernel:
         lambda: LocallyLinear(tree(rng, d, depth - 1), leaf(rng, d)),
         lambda: Warped(tree(rng, d, depth - 1), pick(rng, [np.tanh, np.arcsinh])),
         lambda: _mapped(rng, tree(rng, d, depth - 1), SinhArcsinh, {"tail": 0.8, "skew": 0.1}),
-        lambda: MonotoneWarp(SquaredExponential(), [-1.0, 0.0, 2.0]).on(columns[0]),
+        lambda: MonotoneWarp(SquaredExponential(), (-1.0, 0.0, 2.0)).on(columns[0]),
         lambda: _mapped(rng, tree(rng, 2 * d, depth - 1), Embedded, {"period": 2.0}),
         lambda: Rescaled(tree(rng, d, depth - 1), basis=bumps(rng, d) if chance(rng, 0.5) else None),
         lambda: Rescaled(tree(rng, d, depth - 1), amplitude),
@@ -188,7 +188,7 @@ def numbers(rng: Rng, X: Any, shape: tuple[int, ...]) -> Any:
 def with_derivatives(rng: Rng, X: Any) -> tuple[Any, Kernel]:
     """Inputs with a last column that says what is observed, and a kernel for them."""
     d = X.shape[1]
-    inner = sized(rng, SquaredExponential) if chance(rng, 0.5) else sized(rng, Matern, nu=pick(rng, [1.5, 2.5]))
+    inner: Any = sized(rng, SquaredExponential) if chance(rng, 0.5) else sized(rng, Matern, nu=pick(rng, [1.5, 2.5]))
     return np.column_stack([X, rng.integers(d + 1, size=len(X))]), WithDerivatives(inner)
 
 

@@ -172,7 +172,8 @@ def ecdf_band(n: int, by_chance: Array, coverage: float = 0.95) -> tuple[Array, 
     """Limits between which the whole ecdf (as a share) stays with this probability, each of shape (L,)."""
     gamma = np.quantile(by_chance, 1.0 - coverage)
     binomial = stats.binom(n, GRID)
-    return binomial.ppf(gamma / 2.0) / n, binomial.ppf(1.0 - gamma / 2.0) / n
+    low, high = (np.asarray(binomial.ppf(p)) / n for p in (gamma / 2.0, 1.0 - gamma / 2.0))
+    return low, high
 
 
 class Verdict(NamedTuple):

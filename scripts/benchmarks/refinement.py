@@ -57,7 +57,7 @@ def fit(name: str, seed: int, settings: dict[str, Any]) -> tuple[float, float, A
     X, X_test, y, y_test = table(name, seed)
     kernel = SquaredExponential() if TABLES[name][2] else None
     several = len(np.unique(y)) > 2
-    likelihood = {"likelihood": "probit"} if several and settings.get("evidence") == "ep" else {}
+    likelihood: dict[str, Any] = {"likelihood": "probit"} if several and settings.get("evidence") == "ep" else {}
     gp = GPClassifier(kernel, random_state=seed, n_jobs=1, progressbar=False, **settings, **likelihood)
     begin = time.process_time()
     gp.fit(X, y)

@@ -38,7 +38,7 @@ from hmcgp.kernels import RadialBasis
 from hmcgp.likelihoods import VaryingNoise
 
 LOADERS = {"motorcycle": datasets.load_motorcycle, "yacht": datasets.load_yacht, "concrete": datasets.load_concrete}
-BUMPS = RadialBasis(np.linspace(-1.7, 2.2, 6), 0.75)  # the standardised times lie between -1.7 and 2.5
+BUMPS = RadialBasis(tuple(np.linspace(-1.7, 2.2, 6)), 0.75)  # the standardised times lie between -1.7 and 2.5
 
 
 class Held(NamedTuple):

@@ -76,7 +76,8 @@ def speed(rows: list[int]) -> None:
     for n in rows:
         (K, cases), (near, _) = problems(n), problems(n, 1.6, 2.4)
         for kind in ("cold", "warm"):
-            calls, factors = {}, {}
+            calls: dict[str, Callable[[], Any]] = {}
+            factors = {}
             for name, (likelihood, y) in cases.items():
                 start = Laplace()(near, y, likelihood).posterior.start if kind == "warm" else None
                 calls[name] = partial(Laplace(), K, y, likelihood, start)

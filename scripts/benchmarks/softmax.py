@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,11 +68,12 @@ def evaluation() -> dict[str, Any]:
         "softmax": Model(X, y, kernel=KERNEL, likelihood="softmax"),
         "ep": Model(X, y, kernel=KERNEL, likelihood="multinomial_probit"),
     }
-    calls, found = {}, {}
+    calls: dict[str, Callable[[], Any]] = {}
+    found = {}
     for name, model in models.items():
         start = model.posterior(nearby)[1].posterior.start
         for kind, begin in (("cold", None), ("warm", start)):
-            calls[f"{name}_{kind}"] = lambda m=model, s=begin: m.log_evidence(theta, s)
+            calls[f"{name}_{kind}"] = partial(model.log_evidence, theta, begin)
             found[f"{name}_{kind}_iterations"] = model._log_evidence(theta, begin)[0].n_iter
     parts, calls["parts"] = time_calls(models["binary"].kernel_at(theta)(X))
     best = in_turns(calls, 8.0, 20, time.thread_time)

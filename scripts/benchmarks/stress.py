@@ -22,6 +22,7 @@ import json
 import platform
 import time
 import traceback
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -62,7 +63,7 @@ PAIRS = {
     "lower-logistic": Pair(LowerBound(), Logistic()),
     "upper-logistic": Pair(UpperBound(), Logistic()),
 }
-DATA = {
+DATA: dict[str, tuple[Callable[[], Any], str]] = {
     "crabs": (datasets.load_crabs, "M"),
     "pima": (datasets.load_pima, "Yes"),
     "sonar": (datasets.load_sonar, "M"),
@@ -240,8 +241,8 @@ def main() -> None:
         return replay(options.replay, options.seed)
     figures: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine(), "stress": []}
 
-    def task(*which: str) -> None:
-        row = stress(*which, options)
+    def task(data: str, width: str, pair: str) -> None:
+        row = stress(data, width, pair, options)
         report(row)
         figures["stress"].append(row)
         with open(options.json, "w") as file:

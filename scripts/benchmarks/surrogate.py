@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -72,9 +73,10 @@ def synthetic(n: int) -> tuple[Any, Any]:
     return X, np.where(y, 1.0, -1.0)
 
 
-TABLES = {"crabs 80": crabs, "Pima 200": lambda: pima(200), "Pima 532": lambda: pima(532)}
-SIZES = {f"synthetic {n}": partial(synthetic, n) for n in (300, 1000)}  # under default priors
-SILENT = {
+TABLES: dict[str, Callable[[], Any]] = {"crabs 80": crabs, "Pima 200": lambda: pima(200), "Pima 532": lambda: pima(532)}
+# under default priors
+SIZES: dict[str, Callable[[], Any]] = {f"synthetic {n}": partial(synthetic, n) for n in (300, 1000)}
+SILENT: dict[str, Callable[[], Any]] = {
     "crabs 80": crabs,
     "Pima 200": lambda: pima(200),
     "breast cancer 150": lambda: labelled(datasets.load_breast_cancer, 150),
@@ -132,7 +134,7 @@ class Reference:
         return float(errors[0].max()), float(errors[1].max()), float(errors[3].max())
 
 
-def ours(model: Model, sampler: str | SurrogateHMC, seed: int, **lengths: int) -> tuple[Trace, float]:
+def ours(model: Model, sampler: str | SurrogateHMC, seed: int, **lengths: Any) -> tuple[Trace, float]:
     begin = time.process_time()
     trace = sample(model, sampler, random_state=seed, n_jobs=1, progressbar=False, chains=4, **lengths)
     return trace, time.process_time() - begin

@@ -29,7 +29,9 @@ def main() -> int:
     mpl.use("Agg")
     warnings.simplefilter("ignore")  # so short a run is told about
     for estimator in (GPClassifier, GPRegressor):
-        estimator.__init__.__kwdefaults__.update(SHORT)
+        defaults = estimator.__init__.__kwdefaults__
+        assert defaults is not None
+        defaults.update(SHORT)
     pages = [Path(name) for name in sys.argv[1:]] or [ROOT / "README.md", *sorted((ROOT / "scripts/docs").glob("*.md"))]
     pages = [page.resolve() for page in pages]
     with tempfile.TemporaryDirectory() as folder:

@@ -28,7 +28,7 @@ from hmcgp.kernels import SquaredExponential
 from hmcgp.posterior import predict
 from hmcgp.priors import LogNormal
 from hmcgp.reporting import diagnostics
-from hmcgp.samplers import HMC, Metropolis, Trace
+from hmcgp.samplers import HMC, Metropolis, Sampler, Trace
 
 KERNEL = SquaredExponential(LogNormal(-3.0, 3.0), LogNormal(1.5, 1.5), ard=True)
 ITERATIONS, DROPPED = 200, 67  # the first third
@@ -142,7 +142,7 @@ def pima_samplers(split: Split, scale: float = 1.0, seed: int = 0) -> Comparison
     model = Model(split.X, split.y, kernel=KERNEL)
     d = split.X.shape[1]
     isotropic = Metropolis(scale=np.concatenate([[1.0], np.full(d, 0.5)]))  # 1.0 in each of log v0 and log w
-    runs = {
+    runs: dict[str, tuple[Sampler, int, int]] = {
         "HMC, their settings": (paper_sampler(d), 500, 100),
         "HMC, adapted": (HMC(), 500, 300),
         "Metropolis, isotropic as theirs": (isotropic, 12_000, 1000),
@@ -163,7 +163,7 @@ def pima_samplers(split: Split, scale: float = 1.0, seed: int = 0) -> Comparison
         tables[name] = log_summary(trace)
         cost[name] = trace.stats["n_steps"].sum() / tables[name]["ess_bulk"].min()
     first, last = tables["HMC, their settings"], tables["Metropolis, adapted covariance"]
-    z = (first["mean"] - last["mean"]) / np.hypot(first["mcse_mean"], last["mcse_mean"])
+    z: pd.Series = (first["mean"] - last["mean"]) / np.hypot(first["mcse_mean"], last["mcse_mean"])
     means = pd.concat({"HMC": first[["mean", "mcse_mean"]], "Metropolis": last[["mean", "mcse_mean"]]}, axis=1)
     return Comparison(means, float(z.abs().max()), pd.Series(cost))
 
@@ -227,7 +227,7 @@ def main() -> None:
     published = {"HMC": "3", "MAP": "3", "linear discriminant": "8", "logistic regression": "4"}
     for name, theirs in published.items():
         counts = np.array([row[name][0] for row in rows])
-        loss = np.mean([row[name][1] for row in rows])
+        loss = float(np.mean([row[name][1] for row in rows]))
         line(f"      {name}", theirs, f"{counts.mean():.1f} mean, {counts.tolist()}, log loss {loss:.3f}")
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -52,7 +53,7 @@ def compare(model: Model, theta: Any, theta_near: Any, start: str, seconds: floa
     begin = provider(near, y, likelihood).posterior.start if start == "warm" else y
     known = likelihood.row_numbers(y), likelihood.row_weights(n), likelihood.kind
     settings = begin, start == "warm", provider.tol, provider.max_iter, True
-    calls = {
+    calls: dict[str, Callable[[], Any]] = {
         "direct": partial(mode_search.solve, K, y, *known, *settings),
         "products": partial(conjugate_gradients.solve, K, y, *known, *settings),
     }

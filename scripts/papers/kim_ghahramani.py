@@ -66,11 +66,13 @@ class CircleResult(NamedTuple):
 def circle_replicate(seed: int) -> CircleResult:
     split, flipped = circle(seed)
     adapted, without = (climb(build(split.X, split.y, ard=True, flips=f), CIRCLE_START, 2) for f in (True, False))
-    rates = [errors(f.probabilities(split.X_test), split.y_test) / len(split.y_test) for f in (adapted, without)]
+    error, error_without = (
+        errors(f.probabilities(split.X_test), split.y_test) / len(split.y_test) for f in (adapted, without)
+    )
     suspects = np.flatnonzero(label_noise.flip_probability(adapted.model, adapted.theta[None, :], n_jobs=1) > 0.5)
     n_found = int(np.isin(flipped, suspects).sum())
     evidence = adapted.log_evidence, without.log_evidence
-    return CircleResult(adapted.value("flip"), *rates, *evidence, n_found, len(suspects) - n_found)
+    return CircleResult(adapted.value("flip"), error, error_without, *evidence, n_found, len(suspects) - n_found)
 
 
 # -- relevance -------------------------------------------------------------------------------------------------------
@@ -90,8 +92,8 @@ def relevance_replicate(seed: int) -> Relevance:
     split = relevance_data(seed)
     s = climb(build(split.X, split.y, ard=False), TABLE_START, N_INPUTS)
     m = climb(build(split.X, split.y, ard=True), s.start(), N_INPUTS)
-    rates = [errors(f.probabilities(split.X_test), split.y_test) / len(split.y_test) for f in (s, m)]
-    return Relevance(s.log_evidence, m.log_evidence, *rates, m.l**-0.5)
+    error_s, error_m = (errors(f.probabilities(split.X_test), split.y_test) / len(split.y_test) for f in (s, m))
+    return Relevance(s.log_evidence, m.log_evidence, error_s, error_m, m.l**-0.5)
 
 
 # -- EM-EP and L-BFGS ------------------------------------------------------------------------------------------------
@@ -249,14 +251,14 @@ def draw(circles: list[CircleResult], relevance: list[Relevance], path: Path, se
 
 
 def _draw_boundaries(ax: Any, seed: int) -> None:
-    import matplotlib.pyplot as plt
+    from matplotlib.patches import Circle
 
     from hmcgp.plots import style
 
     split, flipped = circle(seed)
     ticks = np.linspace(-1.0, 1.0, 121)
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
-    ax.add_patch(plt.Circle((0.0, 0.0), np.sqrt(RADIUS_SQUARED), fill=False, color=style.GREY, ls=":", lw=1.5))
+    ax.add_patch(Circle((0.0, 0.0), np.sqrt(RADIUS_SQUARED), fill=False, color=style.GREY, ls=":", lw=1.5))
     for flips, colour, dash in ((True, style.BLUE, "-"), (False, style.VERMILION, "--")):
         fitted = climb(build(split.X, split.y, ard=True, flips=flips), CIRCLE_START, 2)
         p = fitted.probabilities(grid)[:, 1].reshape(len(ticks), -1)

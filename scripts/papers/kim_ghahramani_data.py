@@ -13,6 +13,7 @@ Ionosphere: its constant input is left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,7 @@ class Fold(NamedTuple):
 
 def table(name: str, heart: str | None = None) -> tuple[pd.DataFrame, pd.DataFrame, Any]:
     """Continuous inputs, discrete ones as codes, and the target of one of `TABLES`."""
-    load = {
+    load: dict[str, Callable[[], Any]] = {
         "heart": lambda: datasets.load_heart(heart),
         "thyroid": lambda: datasets.load_thyroid(binary=True),
         "ionosphere": datasets.load_ionosphere,

@@ -71,7 +71,7 @@ class Result(NamedTuple):
     log_loss: float
     loo: int  # errors on training rows left out, from the solution
     exact: int  # the same by solving again without each
-    hmc_errors: int  # of the test rows, averaged over hyperparameters
+    hmc_errors: float  # of the test rows, averaged over hyperparameters; nan without draws
     hmc_log_loss: float
 
 
@@ -80,11 +80,11 @@ def run(split: Split, kernel: Kernel, method: str, *, draws: int = 200, seed: in
     theta = find_map(model, n_restarts=2, random_state=seed).parameters
     single = predict.probabilities(model, theta[None], split.X_test)
     _, evidence = model.posterior(theta)
-    hmc = [np.nan, np.nan]
+    hmc = np.nan, np.nan
     if draws:
         trace = sample(model, draws=draws, tune=draws, chains=2, random_state=seed, progressbar=False)
         averaged = predict.probabilities(model, trace.thinned(200).flat, split.X_test)
-        hmc = [errors(averaged, split.y_test), log_loss(split.y_test, averaged)]
+        hmc = errors(averaged, split.y_test), log_loss(split.y_test, averaged)
     return Result(
         errors(single, split.y_test),
         log_loss(split.y_test, single),

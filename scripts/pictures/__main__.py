@@ -44,7 +44,8 @@ def main() -> None:
     gp = GPClassifier(draws=500, random_state=1)
     print(compared := compare_evidence(gp, crabs_X.iloc[rows], crabs_y.iloc[rows], ["laplace", "ep", "lower"]))
     figure = plt.figure(figsize=(13.0, 6.0), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=[1.0, 1.1])
+    halves: Any = figure.subfigures(1, 2, width_ratios=[1.0, 1.1])
+    left, right = halves
     plots.compare_evidence(compared, axes=left.subplots(2, 2))
     plots.loo(compared.estimators["ep"], axes=right.subplots(2, 1, sharex=True, height_ratios=[3, 2]))
     save(figure, folder / "providers.png")
@@ -53,7 +54,7 @@ def main() -> None:
 def front(predictive: tuple[Any, Any, Any], gp: GPClassifier, X_test: Any, y_test: Any) -> Any:
     """Probabilities, effects of the four most relevant inputs, relevance and calibration in one figure."""
     figure = plt.figure(figsize=(15.0, 9.4), layout="constrained")
-    panels = figure.subfigures(2, 2, width_ratios=[1.0, 1.1], height_ratios=[1.0, 1.05], wspace=0.04, hspace=0.05)
+    panels: Any = figure.subfigures(2, 2, width_ratios=[1.0, 1.1], height_ratios=[1.0, 1.05], wspace=0.04, hspace=0.05)
     plots.predictive(*predictive, ax=panels[0, 0].subplots())
     names = list(gp.relevance().to_frame().index)[:4]
     effects = panels[0, 1].subplots(2, 2, sharey=True)

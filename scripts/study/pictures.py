@@ -12,6 +12,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from hmcgp.plots import style
 from scripts.study.comparison import groups, mean_ranks
@@ -69,7 +70,7 @@ def critical_difference(means: pd.DataFrame, path: Path) -> None:
     fig, ax = plt.subplots(figsize=(9.0, 1.2 + 0.16 * len(bars) + 0.26 * half), layout="constrained")
     low, high = np.floor(ranks.min()), np.ceil(ranks.max())
     top = 0.5 * (len(bars) + 1)
-    for i, (name, rank) in enumerate(ranks.items()):
+    for i, (name, rank) in enumerate(zip(map(str, ranks.index), ranks, strict=True)):
         left = i < half
         depth = -1.0 * ((i if left else len(ranks) - 1 - i) + 1)
         end = low - 0.2 if left else high + 0.2
@@ -140,6 +141,6 @@ def _loss_axis(ax: Axes) -> None:
     ax.set_xlabel("log loss above that of the best, nats (linear to 0.01, then logarithmic)")
 
 
-def _save(fig: plt.Figure, path: Path) -> None:
+def _save(fig: Figure, path: Path) -> None:
     fig.savefig(path, dpi=150)
     plt.close(fig)

@@ -54,7 +54,7 @@ def test_replay_reproduces_a_case(monkeypatch, capsys):
 @pytest.mark.slow
 def test_a_process_that_dies_or_hangs_is_a_broken_promise(monkeypatch):
     monkeypatch.setattr(pool, "PATIENCE", 0.05)
-    reports = {report.index: report for report in pool.run_cases("models", 0, range(4), 2, run_hard)}
+    reports = {report.number: report for report in pool.run_cases("models", 0, range(4), 2, run_hard)}
     assert sorted(reports) == [0, 1, 2, 3]
     assert reports[0].outcomes == reports[3].outcomes == {"fine": 1}
     assert reports[1].broken == [f"the process died, with exit code {-signal.SIGABRT}"]

@@ -8,6 +8,7 @@ Five of sixty labels are flipped on purpose.  The likelihood "label_noise" infer
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Circle
 
 from hmcgp import GPClassifier
 from hmcgp.kernels import SquaredExponential
@@ -25,10 +26,10 @@ gp = GPClassifier(SquaredExponential(), likelihood="label_noise", draws=120, tun
 wrong = gp.label_noise()
 
 figure, ax = plt.subplots(figsize=(6.4, 5), layout="constrained")
-points = ax.scatter(*X.T, c=wrong, s=30 + 150 * wrong, cmap="viridis_r", vmin=0, vmax=1)
-ax.scatter(*X[flipped].T, facecolors="none", edgecolors="red", s=220, label="flipped")
+points = ax.scatter(X[:, 0], X[:, 1], c=wrong, s=30 + 150 * wrong, cmap="viridis_r", vmin=0, vmax=1)
+ax.scatter(X[flipped, 0], X[flipped, 1], facecolors="none", edgecolors="red", s=220, label="flipped")
 figure.colorbar(points, label="probability that the label is wrong")
-ax.add_patch(plt.Circle((0, 0), 1.3, fill=False, ls="--", color="0.5"))
+ax.add_patch(Circle((0, 0), 1.3, fill=False, ls="--", color="0.5"))
 ax.set(aspect="equal")
 ax.legend()
 
