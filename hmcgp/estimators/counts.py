@@ -36,8 +36,9 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
     Parameters
     ----------
     kernel : Kernel, optional
-        Covariance function of the logarithm of the rate (the logit of the probability), on the scale of standardised
-        inputs.  Default: `SquaredExponential(ard=True)` under default priors.
+        Covariance function of the logarithm of the rate (the logit of the probability).  Numbers and priors that you
+        write are in the units of the inputs, unless the kernel has `standardized=True`; default priors are for
+        standardised inputs.  Default: `SquaredExponential(ard=True)` under default priors.
     likelihood : {"poisson", "negative_binomial", "binomial"} or Likelihood, default="poisson"
         "poisson": events whose variance is their mean.  "negative_binomial": with more scatter, variance m + α m², and
         the dispersion α inferred.  "binomial": successes of `trials`.

@@ -34,8 +34,9 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     Parameters
     ----------
     kernel : Kernel, optional
-        Covariance function, on the scale of standardised inputs; the noise has variance 1.
-        Default: `SquaredExponential(ard=True)` under default priors.
+        Covariance function of the latent function, whose noise has variance 1.  Numbers and priors that you write are
+        in the units of the inputs, unless the kernel has `standardized=True`; default priors are for standardised
+        inputs.  Default: `SquaredExponential(ard=True)` under default priors.
     levels : sequence, optional
         All levels, the lowest first.  Default: those of an ordered categorical Series; else those found in y, sorted.
     likelihood : {"ordinal"} or Likelihood, default="ordinal"

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hmcgp import GPClassifier, GPRegressor
+from hmcgp import GPClassifier, GPCounts, GPOrdinal, GPRegressor
 from hmcgp.errors import DataWarning, InvalidInput
 from hmcgp.kernels import (
     Additive,
@@ -257,3 +257,15 @@ def test_settings_are_those_that_users_write():
     assert not {"kernel__units", "kernel__in_units", "kernel__kernel__units"} & set(settings)
     gp = GPRegressor(SquaredExponential(ard=True)).set_params(kernel__length_scale=3.0, kernel__standardized=True)
     assert gp.kernel == SquaredExponential(length_scale=3.0, ard=True, standardized=True)
+
+
+@pytest.mark.parametrize("estimator", [GPCounts, GPOrdinal])
+def test_kernels_of_counts_and_ordered_classes_are_in_the_units_of_the_inputs(estimator):
+    y = np.digitize(Y, np.quantile(Y, [0.3, 0.7]))
+    settings = {"sampler": "map", "random_state": 0, "progressbar": False}
+    one, other = (estimator(SquaredExponential(1.0, 4.0 * c), **settings).fit(c * X[:, 1:2], y) for c in (1.0, C))
+    assert one.kernel_.length_scale == pytest.approx(4.0 / X[:, 1].std())
+    assert other.kernel_.length_scale == pytest.approx(one.kernel_.length_scale)
+    np.testing.assert_allclose(
+        other.latent_mean_and_variance(C * X[:, 1:2])[0], one.latent_mean_and_variance(X[:, 1:2])[0], rtol=1e-6
+    )
