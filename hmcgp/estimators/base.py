@@ -65,7 +65,7 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 
 
 class GaussianProcess(Inspection, Conventions):
-    """Base of the estimators; see `GPClassifier` and `GPRegressor` for the parameters."""
+    """Base class of `GPClassifier`, `GPRegressor`, `GPCounts` and `GPOrdinal`, which list the parameters."""
 
     targets: ClassVar[str]  # "labels" or "numbers": what y holds
     kernel: Any
@@ -101,7 +101,8 @@ class GaussianProcess(Inspection, Conventions):
             default kernel is then that of the others times `kernels.Categorical`, and in `GPClassifier` their effects
             are added.  Booleans are the numbers 0 and 1.
         y : array-like or Series of shape (n,)
-            A classifier takes two or more different labels (numbers, strings or booleans), a regressor finite numbers.
+            `GPClassifier` takes two or more different labels (numbers, strings or booleans), `GPOrdinal` ordered
+            classes, `GPCounts` whole numbers >= 0, and `GPRegressor` finite real numbers.
         sample_weight : array-like of shape (n,), optional
             Numbers >= 0 that multiply the log likelihoods of the rows: 2 is the same as the row twice, 0 as without it
             (in `loo` and wherever rows come back, too).  They are not normalised.  They count in the standardisation as

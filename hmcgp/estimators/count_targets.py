@@ -23,7 +23,9 @@ from hmcgp.posterior import responses
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime.typing import Array
 
-_ABOUT_TEXT = "GPCounts explains counts: take GPClassifier for labels, or turn the text into numbers."
+_ABOUT_TEXT = (
+    "GPCounts needs counts: use GPClassifier for labels, GPOrdinal for ordered classes, or convert the text to numbers."
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ from hmcgp.samplers import Trace
 
 
 class Inspection(PredictiveChecks):
-    """Methods of a fitted estimator that explain the fit; see `GPClassifier` and `GPRegressor`."""
+    """Methods for inspecting a fitted estimator, which all four estimators share."""
 
     model_: Model
     trace_: Trace

@@ -138,7 +138,10 @@ def _named(fits: Any) -> dict[str, GaussianProcess]:
     listed = list(fits.values()) if isinstance(fits, Mapping) else list(fits)
     for gp in listed:
         if not isinstance(gp, GaussianProcess):
-            raise InvalidInput(f"'fits' must hold fitted GPClassifier or GPRegressor; got {type(gp).__name__}.")
+            raise InvalidInput(
+                "'fits' must hold fitted estimators (GPClassifier, GPRegressor, GPCounts or GPOrdinal); got "
+                f"{type(gp).__name__}."
+            )
         check_is_fitted(gp)
     if len(listed) < 2:
         raise InvalidInput(f"'fits' must hold two or more fits to compare; got {len(listed)}.")

@@ -27,7 +27,10 @@ from hmcgp.runtime.checks import lowered, name_among
 from hmcgp.runtime.typing import Array
 
 OUTPUTS = ("independent", "coregional")
-_ABOUT_TEXT = "GPRegressor explains numbers: take GPClassifier for labels, or turn the text into numbers."
+_ABOUT_TEXT = (
+    "GPRegressor needs real-valued targets: use GPClassifier for labels, GPOrdinal for ordered classes, or convert the "
+    "text to numbers."
+)
 
 
 @dataclass(frozen=True, eq=False)

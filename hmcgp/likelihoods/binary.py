@@ -103,7 +103,7 @@ class LabelNoise(Likelihood):
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         """Log likelihood and its first three derivatives with respect to f, elementwise; a step has none."""
         if self.link == "step":
-            raise InvalidInput("a step has no derivatives: use link='probit', or integrate it (EP, TAP).")
+            raise InvalidInput("a step has no derivatives: use LabelNoise(link='probit'), or evidence='ep' or 'tap'.")
         y = np.asarray(y, dtype=float)
         z, log_prob = y * f, self.log_prob(y, f)
         r = np.exp(math.log1p(-2.0 * self.site()[1]) - 0.5 * z**2 - HALF_LOG_2PI - log_prob)

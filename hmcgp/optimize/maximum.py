@@ -191,7 +191,7 @@ def _climb_by_em(density: ExpectationDensity, rng: np.random.Generator, start: S
     if surrogate is None:
         raise InvalidInput(
             f"EM-EP cannot start at u = {first.position}: the covariance of the latent values is singular to working "
-            "precision. Add a White term to the kernel, or use link='probit' or method='lbfgs'."
+            "precision. Add a White term to the kernel, or use LabelNoise(link='probit') or method='lbfgs'."
         )
     for _ in range(maxiter):
         if np.max(np.abs(state.grad), initial=0.0) <= _SLOPE_LEFT:

@@ -24,7 +24,7 @@ def predictive(gp: Any, X: Any, y: ArrayLike, *, output: str | int | None = None
 
     Parameters
     ----------
-    gp : fitted binary classifier or regressor
+    gp : fitted GPClassifier of two classes, GPRegressor or, with one input, GPCounts
         Fitted on one input (see `predictive_1d`, `regression_1d`) or two (see `predictive_2d`, `regression_2d`).
     X : array or DataFrame of shape (n, 1) or (n, 2)
         Inputs of the data to show.

@@ -28,7 +28,7 @@ def write_report(gp: Any, path: str | os.PathLike[str], title: str | None = None
 
     Parameters
     ----------
-    gp : fitted GPClassifier or GPRegressor
+    gp : fitted GPClassifier, GPRegressor, GPCounts or GPOrdinal
     path : path-like
         An old file is replaced once the new one is complete.
     title : str, optional

@@ -236,7 +236,7 @@ def test_the_dispersion_of_scattered_counts_is_found():
     [
         ({}, {"y": -EVENTS - 1}, "'y' must be counts, 0 or more; it holds"),
         ({}, {"y": EVENTS + 0.5}, "'y' must be whole numbers; it holds .* GPRegressor"),
-        ({}, {"y": np.array(["a"] * N)}, "GPCounts explains counts"),
+        ({}, {"y": np.array(["a"] * N)}, "GPCounts needs counts: use GPClassifier"),
         ({"likelihood": "binomial"}, {"y": TRIALS + 1, "trials": TRIALS}, "successes of .* trials"),
         ({"likelihood": "binomial"}, {}, "give 'trials' to fit"),
         ({"likelihood": "binomial"}, {"exposure": EXPOSURE}, "'exposure' does not go with the likelihood Binomial"),

@@ -143,7 +143,7 @@ def test_the_closest_name_is_suggested_and_no_other():
 
 def test_samplers_of_estimators_are_named_to_those_who_sample_a_model():
     model = Model(X, np.sign(X[:, 0]))
-    with pytest.raises(InvalidInput, match=r"sampler='map' is a setting of GPClassifier .* call find_map\(model\)"):
+    with pytest.raises(InvalidInput, match=r"sampler='map' is a setting of the estimators .* call find_map\(model\)"):
         sample(model, "map")
     with pytest.raises(InvalidInput, match=r"sample\(model, JumpingHMC\(modes=find_modes\(model\)\)\)"):
         sample(model, "Jumps")
@@ -211,7 +211,7 @@ def test_pictures_speak_of_the_estimator():
     for draw, message in [
         (lambda: plots.predictive(gp, three, Y), "'gp' was fitted on 3"),
         (lambda: plots.relevance(gp, of="length_scale"), "'gp' has no inferred length scale per input"),
-        (lambda: plots.calibration(numbers, X, Y), "GPRegressor explains numbers: take GPClassifier for labels"),
+        (lambda: plots.calibration(numbers, X, Y), "GPRegressor needs real-valued targets: use GPClassifier"),
         (lambda: plots.trace(GPClassifier()), r"this GPClassifier is not fitted yet: call gp.fit\(X, y\) first"),
         (lambda: plots.loo(3), r"give what gp.loo\(\) returns"),
     ]:

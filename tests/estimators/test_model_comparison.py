@@ -114,7 +114,7 @@ def test_fits_of_different_data_are_refused(fits, other, message):
 def test_what_cannot_be_compared(fits):
     with pytest.raises(InvalidInput, match="two or more fits to compare; got 1"):
         compare(fits[:1])
-    with pytest.raises(InvalidInput, match="must hold fitted GPClassifier or GPRegressor; got str"):
+    with pytest.raises(InvalidInput, match=r"GPCounts or GPOrdinal\); got str"):
         compare(["a", "b"])  # type: ignore[list-item]
     with pytest.raises(NotFittedError):
         compare([fits[0], GPRegressor()])

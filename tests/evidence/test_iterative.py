@@ -202,7 +202,7 @@ def test_one_row_and_targets_of_zero():
 def test_too_few_products_are_explained():
     X, y = problem()
     K = squared_exponential(X, 2.0, 0.3)
-    message = r"residual .* > tol 1\.0e-04 after 2 products with K .* rank 5\); raise rank or max_products"
+    message = r"residual .* > tol 1\.0e-04 after 2 products with K .* rank 5\); increase 'rank' or 'max_products'"
     with pytest.raises(NotConverged, match=message):
         Iterative(rank=5, max_products=2)(K, y, Gaussian(1e-3))
 

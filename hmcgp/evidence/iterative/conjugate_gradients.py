@@ -44,7 +44,8 @@ def conjugate_gradients(
             raise NotConverged(
                 f"Iterative: residual {residual:.1e} > tol {tol:.1e} after {len(steps)} products with "
                 f"K (least noise {noise.min():.1e}, largest prior variance {np.max(np.diag(K)):.1e}, rank "
-                f"{len(preconditioner.pivots)}); raise rank or max_products, or use solver='cholesky'."
+                f"{len(preconditioner.pivots)}); increase 'rank' or 'max_products' of Iterative, "
+                "or use evidence='exact', which factorises the matrix."
             )
         if keep:
             basis.append(s / np.sqrt(np.where(rho > 0.0, rho, 1.0))[:, None])

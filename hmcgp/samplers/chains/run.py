@@ -135,7 +135,10 @@ def as_sampler(sampler: str | Sampler) -> Sampler:
         return sampler
     instead = _OF_ESTIMATORS.get(lowered(sampler) if isinstance(sampler, str) else "")
     if instead is not None:
-        raise InvalidInput(f"sampler={sampler!r} is a setting of GPClassifier and GPRegressor. Here, call {instead}.")
+        raise InvalidInput(
+            f"sampler={sampler!r} is a setting of the estimators (GPClassifier, GPRegressor, GPCounts, GPOrdinal). "
+            f"Here, call {instead}."
+        )
     return SAMPLERS[name_among("sampler", sampler, SAMPLERS, " or a sampler with settings, such as HMC()")]()
 
 
