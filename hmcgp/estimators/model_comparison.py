@@ -93,7 +93,7 @@ def compare(
     >>> from hmcgp import GPClassifier, compare, datasets, kernels
     >>> X, y = datasets.load_crabs(return_X_y=True)
     >>> fits = {name: GPClassifier(k, sampler="map").fit(X[::8], y[::8])
-    ...         for name, k in {"smooth": kernels.SquaredExponential(), "rough": kernels.Matern(0.5)}.items()}
+    ...         for name, k in {"smooth": kernels.SquaredExponential(), "rough": kernels.Matern(nu=0.5)}.items()}
     >>> found = compare(fits)
     >>> sorted(found.table.index)
     ['rough', 'smooth']

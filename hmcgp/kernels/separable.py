@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hmcgp.kernels.arguments import needs_names
 from hmcgp.kernels.base import Parameter, Pullback, Value, check_columns, parameter, sum_if_shared, value_of
 from hmcgp.kernels.compiled import power as power_core
 from hmcgp.kernels.compiled import stationary as core
@@ -15,6 +16,7 @@ from hmcgp.kernels.stationary import Stationary
 from hmcgp.runtime.typing import Array
 
 
+@needs_names("power", 1.0, most=1)
 @dataclass(frozen=True)
 class ExponentialPower(Stationary):
     """variance * exp(-Σ_k |x_k - x'_k|^power / length_scale_k^power), 0 < power <= 2.
@@ -66,6 +68,7 @@ class ExponentialPower(Stationary):
         return power_core.covariance(*self._scaled_pair(X, X2), *self._numbers(), X2 is None)
 
 
+@needs_names("period", 12.0, most=1)
 @dataclass(frozen=True)
 class Periodic(Stationary):
     """variance * exp(-2 Σ_k sin²(π (x_k - x'_k) / period_k) / length_scale_k²): repeats itself along every input.

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from hmcgp.errors import InvalidInput
+from hmcgp.kernels.arguments import needs_names
 from hmcgp.kernels.base import (
     InducingPullback,
     Kernel,
@@ -167,7 +168,8 @@ class Radial(Stationary):
         return radial.covariance(*self._profile(), *self._scaled_pair(X, X2), variance, X2 is None, False)[0]
 
 
-@dataclass(frozen=True)
+@needs_names("nu", 0.5)
+@dataclass(frozen=True, kw_only=True)
 class Matern(Radial):
     """variance * φ(r), r² = Σ_k (x_k - x'_k)² / length_scale_k², of smoothness ν = 1/2, 3/2 or 5/2.
 
@@ -176,13 +178,18 @@ class Matern(Radial):
     ν = 5/2: φ = (1 + t + t²/3) exp(-t), t = √5 r, with two.
     As ν grows it tends to `SquaredExponential`.
 
+    Parameters are given by name only, as the order differs between libraries: ``Matern(nu=0.5)``.
+
     Parameters
     ----------
     variance, length_scale, ard
-        As of `SquaredExponential`.
+        As for `SquaredExponential`.
     nu : {0.5, 1.5, 2.5}, default=1.5
     """
 
+    variance: Value = parameter("variance")
+    length_scale: Value = parameter("length_scale", per_input=True)
+    ard: bool = False
     nu: float = 1.5
 
     _kinds: ClassVar[dict[float, int]] = {0.5: radial.MATERN12, 1.5: radial.MATERN32, 2.5: radial.MATERN52}
@@ -196,6 +203,7 @@ class Matern(Radial):
         return self._kinds[self.nu], 0.0
 
 
+@needs_names("shape", 2, most=1)
 @dataclass(frozen=True)
 class RationalQuadratic(Radial):
     """variance * (1 + r²/(2 shape))^-shape, r² = Σ_k (x_k - x'_k)² / length_scale_k².
@@ -208,6 +216,7 @@ class RationalQuadratic(Radial):
     variance, length_scale, ard
         As of `SquaredExponential`.
     shape : float or prior, optional
+        A single positional argument raises an error, as it could be meant for the shape or for the variance.
     """
 
     shape: Value = parameter("shape")

@@ -131,7 +131,8 @@ class Parametric:
             cls.__repr__ = Parametric.__repr__  # type: ignore[method-assign]  # dataclass would write a longer one
 
     def __repr__(self) -> str:
-        ordered = sorted(fields(self), key=lambda f: bool(f.kw_only))  # as in calls
+        shared = {f.name for f in fields(Parametric)}
+        ordered = sorted(fields(self), key=lambda f: f.name in shared)  # `standardized` comes last
         told = [f for f in ordered if f.repr and f.init and _is_told(f, getattr(self, f.name))]
         return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in told)})"
 

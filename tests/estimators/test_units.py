@@ -82,22 +82,24 @@ def kernels(c, b):
     v, ell = LogNormal(np.log(2.0 * b**2), 0.5), LogNormal(np.log(3.0 * c), 0.4)
     return {
         "ard": SquaredExponential(v, ell, ard=True),
-        "shared prior": Matern(v, Gamma(3.0, 1.0 / c)),
-        "shared number": Matern(v, 2.0 * c),
+        "shared prior": Matern(variance=v, length_scale=Gamma(3.0, 1.0 / c)),
+        "shared number": Matern(variance=v, length_scale=2.0 * c),
         "numbers": SquaredExponential(2.0 * b**2, [c, 5.0 * c, 0.3 * c]) + White(HalfNormal(b**2)),
         "columns": SquaredExponential(v, ell).on([1]) + Linear(0.3 * b**2 / c**2).on([2]) + Wiener(b**2 / c, c).on(0),
         "spline": IntegratedWiener(0.1 * b**2 / c**3, -4.0 * c).on(0) + Constant(b**2),
         "product": Periodic(v, 1.0, period=7.0 * c).on([1]) * SquaredExponential(1.0, 30.0 * c).on([1]),
         "open": SquaredExponential(1.0, 30.0 * c).on([1]) * Periodic(period=7.0 * c).on([1]) + Constant(b**2),
         "factor": 2.0 * SquaredExponential(v, 3.0 * c) + (b**2 * Categorical(0.7)).on([0]),
-        "additive": Additive(SquaredExponential(v, InverseGamma(3.0, 4.0 * c)) + Matern(0.1 * b**2, 2.0 * c)),
+        "additive": Additive(
+            SquaredExponential(v, InverseGamma(3.0, 4.0 * c)) + Matern(variance=0.1 * b**2, length_scale=2.0 * c)
+        ),
         "gibbs": Gibbs(v, ell, Normal(0.0, 0.3 / c), ard=True),
         "bumps": Gibbs(v, 2.0 * c, 0.2, RadialBasis([35.0 * c, 45.0 * c], 4.0 * c)).on([1]),
         "amplitude": Rescaled(SquaredExponential(v, ell, ard=True), weight=[0.1 / c, 0.02 / c, 0.3 / c]),
         "local": LocallyLinear(SquaredExponential(0.5 * b**2 / c**2, ell), Constant(b**2)).on([1]),
         "neural": NeuralNetwork(v, 0.5, Gamma(2.0, 3.0 * c**2), ard=True),
         "polynomial": Polynomial([0.2 * b / c**2, 0.01 * b / c**2, b / c**2], 0.5 * b, degree=2),
-        "circle": Embedded(Matern(v, 1.5), period=LogNormal(np.log(8.0 * c), 0.2)).on([1]),
+        "circle": Embedded(Matern(variance=v, length_scale=1.5), period=LogNormal(np.log(8.0 * c), 0.2)).on([1]),
         "circles": Embedded(SquaredExponential(v, 1.5), period=LogNormal(np.log(8.0 * c), 0.2)),
         "bent": SinhArcsinh(SquaredExponential(v, ell, ard=True), tail=1.1, skew=0.2),
         "knots": MonotoneWarp(SquaredExponential(v, 2.0 * c), [35.0 * c, 40.0 * c, 45.0 * c], [0.5, 1.0, 3.0]).on([1]),
@@ -235,7 +237,7 @@ def test_summary_and_arviz_answer_in_either_units():
 
 
 def test_a_saved_fit_keeps_its_units(tmp_path):
-    kernel = Additive(SquaredExponential(2.0, LogNormal(0.0, 1.0))) + Matern(1.0, Gamma(2.0, 1.0))
+    kernel = Additive(SquaredExponential(2.0, LogNormal(0.0, 1.0))) + Matern(variance=1.0, length_scale=Gamma(2.0, 1.0))
     gp = model_of(kernel + Gibbs(1.0, 2.0, basis=RadialBasis([38.0, 42.0], 3.0)).on([1])).fit(X, Y)
     gp.save(tmp_path / "gp")
     again = GPRegressor.load(tmp_path / "gp")

@@ -205,7 +205,9 @@ def test_one_iteration_is_not_enough(provider):
         provider(low_rank(THETA)[0], LABELS, Logistic())
 
 
-@pytest.mark.parametrize("kernel", [SquaredExponential(1.5, 0.9), Matern(1.5, 0.9, nu=1.5), Linear(0.4)], ids=str)
+@pytest.mark.parametrize(
+    "kernel", [SquaredExponential(1.5, 0.9), Matern(variance=1.5, length_scale=0.9, nu=1.5), Linear(0.4)], ids=str
+)
 def test_inducing_inputs_at_all_rows_give_the_dense_evidence(kernel):
     K, k, _ = kernel.inducing_vjp(np.vstack([X, X]), X)
     found = Laplace()(LowRank.of(K, k), LABELS, Logistic()).log_z

@@ -224,7 +224,7 @@ def test_columns_that_are_neither_positions_nor_names(columns):
         (lambda: SquaredExponential(1.0, [1.0, 2.0])(X), "2 length scales"),
         (lambda: SquaredExponential(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
         (lambda: SquaredExponential(1.0, 1.0).on("FL")(X), "with_positions"),
-        (lambda: Matern(1.0, 1.0)(X, X[:, :2]), "3 and 2 columns"),
+        (lambda: Matern(variance=1.0, length_scale=1.0)(X, X[:, :2]), "3 and 2 columns"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(make, message):

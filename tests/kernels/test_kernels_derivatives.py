@@ -12,7 +12,11 @@ from hmcgp.model import Model
 X = np.random.default_rng(3).normal(size=(10, 2))
 CODES = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 2], dtype=float)
 ROWS = np.column_stack([X, CODES])
-KERNELS = [SquaredExponential(1.3, [0.8, 1.7]), Matern(1.3, [0.8, 1.7], nu=2.5), Matern(1.3, [0.8, 1.7])]
+KERNELS = [
+    SquaredExponential(1.3, [0.8, 1.7]),
+    Matern(variance=1.3, length_scale=[0.8, 1.7], nu=2.5),
+    Matern(variance=1.3, length_scale=[0.8, 1.7]),
+]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
@@ -35,7 +39,7 @@ def test_it_is_a_kernel(kernel):
     check_gradient(WithDerivatives(kernel), np.vstack([ROWS, ROWS[::3]]))  # coincident rows too
 
 
-@pytest.mark.parametrize("kernel", [SquaredExponential(1.3, 0.9), Matern(1.3, 0.9)], ids=str)
+@pytest.mark.parametrize("kernel", [SquaredExponential(1.3, 0.9), Matern(variance=1.3, length_scale=0.9)], ids=str)
 def test_one_length_scale_for_all(kernel):
     check_gradient(WithDerivatives(kernel), ROWS)
 

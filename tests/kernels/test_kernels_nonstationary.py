@@ -215,7 +215,7 @@ def test_terms_of_a_sum_are_added_in_place(variance, columns, n):
     X, G = rng.normal(size=(n, 9)), rng.normal(size=(n, n))
     variance = variance if np.ndim(variance) == 0 else [variance[k] for k in columns]
     terms: list[Any] = [
-        Matern(1.3, 0.8),
+        Matern(variance=1.3, length_scale=0.8),
         Linear(variance).on(columns),
         Constant(0.7),
         SquaredExponential(0.5, 2.0),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import inspect
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.gaussian_process import kernels as sk
 
+from hmcgp import GPClassifier
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import (
     ExponentialPower,
@@ -17,6 +23,7 @@ from hmcgp.kernels import (
     Triangle,
 )
 from hmcgp.model import Model
+from hmcgp.priors import LogNormal
 from tests.helpers.checks import random_symmetric
 
 X = np.random.default_rng(3).normal(size=(9, 3)) * [1.0, 2.0, 0.5]
@@ -26,7 +33,7 @@ LENGTHS = np.array([0.5, 1.0, 3.0])
 
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
 def test_matern_against_scikit_learn(nu):
-    ours, theirs = Matern(1.3, LENGTHS, nu=nu), sk.ConstantKernel(1.3) * sk.Matern(LENGTHS, nu=nu)
+    ours, theirs = Matern(variance=1.3, length_scale=LENGTHS, nu=nu), sk.ConstantKernel(1.3) * sk.Matern(LENGTHS, nu=nu)
     np.testing.assert_allclose(ours(X), theirs(X), rtol=1e-12)
     np.testing.assert_allclose(ours(X, X2), theirs(X, X2), rtol=1e-12)
 
@@ -49,7 +56,7 @@ def test_rational_quadratic_tends_to_the_squared_exponential():
 @pytest.mark.parametrize(
     "kernel",
     [
-        *(Matern(1.3, 0.7, nu=nu) for nu in (0.5, 1.5, 2.5)),
+        *(Matern(variance=1.3, length_scale=0.7, nu=nu) for nu in (0.5, 1.5, 2.5)),
         RationalQuadratic(1.3, 0.7, shape=2.0),
         Spherical(1.3, 0.7),
         ExponentialPower(1.3, 0.7, power=1.2),
@@ -103,7 +110,12 @@ def test_smoothness_must_have_a_formula():
 @pytest.mark.parametrize("n", [1, 2, 65, 130])
 def test_far_rows_underflow_quietly(n):
     Z = np.arange(float(n))[:, None] * 1e6
-    for kernel in (Matern(1.0, 1.0), RationalQuadratic(1.0, 1.0, shape=3.0), Spherical(1.0, 1.0), Triangle(1.0, 1.0)):
+    for kernel in (
+        Matern(variance=1.0, length_scale=1.0),
+        RationalQuadratic(1.0, 1.0, shape=3.0),
+        Spherical(1.0, 1.0),
+        Triangle(1.0, 1.0),
+    ):
         np.testing.assert_allclose(kernel(Z), np.eye(n), atol=1e-30)
 
 
@@ -111,7 +123,9 @@ def test_exponential_power_has_the_squared_exponential_and_the_exponential_as_li
     smooth = SquaredExponential(1.3, LENGTHS / np.sqrt(2.0))
     np.testing.assert_allclose(ExponentialPower(1.3, LENGTHS, power=2.0)(X, X2), smooth(X, X2), rtol=1e-12)
     one = X[:, :1]
-    np.testing.assert_allclose(ExponentialPower(1.3, 0.7, power=1.0)(one), Matern(1.3, 0.7, nu=0.5)(one), rtol=1e-13)
+    np.testing.assert_allclose(
+        ExponentialPower(1.3, 0.7, power=1.0)(one), Matern(variance=1.3, length_scale=0.7, nu=0.5)(one), rtol=1e-13
+    )
     G = random_symmetric(np.random.default_rng(0), len(X))
     exact = smooth.vjp(X)[1](G)
     ours = ExponentialPower(1.3, LENGTHS, power=2.0).vjp(X)[1](G)
@@ -126,7 +140,7 @@ def test_compiled_loops_match_plain_formulas(n):
     twins = {
         ExponentialPower(1.7, LENGTHS, power=1.3): np.exp(-np.sum(differences**1.3, axis=-1)),
         Periodic(1.7, 0.8, period=LENGTHS): np.exp(-2.0 * np.sum(np.sin(np.pi * differences) ** 2, axis=-1) / 0.64),
-        Matern(1.7, LENGTHS): (1.0 + np.sqrt(3.0) * r) * np.exp(-np.sqrt(3.0) * r),
+        Matern(variance=1.7, length_scale=LENGTHS): (1.0 + np.sqrt(3.0) * r) * np.exp(-np.sqrt(3.0) * r),
         RationalQuadratic(1.7, LENGTHS, shape=0.7): (1.0 + r**2 / 1.4) ** -0.7,
         Spherical(1.7, LENGTHS): np.where(r < 1.0, 1.0 - 1.5 * r + 0.5 * r**3, 0.0),
     }
@@ -169,3 +183,34 @@ def test_periodic_names_with_one_period_per_input():
     y = np.sign(X[:, 0])
     assert Model(X, y, kernel=Periodic(1.0, 1.0, ard=True)).names == [f"period[x{k}]" for k in range(3)]
     assert Model(X, y, kernel=Periodic(1.0, period=2.0)).names == ["length_scale"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [(0.5,), (1.5,), (2.5,), (1.0, 1.5), (LogNormal(0.0, 1.0),), (1.0, 1.0, True, 0.5)]
+)
+def test_matern_takes_no_positional_arguments(arguments):
+    with pytest.raises(InvalidInput, match=r"Matern\(nu=0\.5\) for 'nu', Matern\(variance="):
+        Matern(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"), [(RationalQuadratic, "shape"), (ExponentialPower, "power"), (Periodic, "period")]
+)
+def test_a_single_positional_argument_of_a_kernel_with_a_shape_is_an_error(kernel, name):
+    with pytest.raises(InvalidInput, match=f"{kernel.__name__}\\({name}="):
+        kernel(1.5)
+    assert kernel(1.5, **{name: 1.2}) == kernel(variance=1.5, **{name: 1.2})
+    assert kernel(1.5, 0.7) == kernel(variance=1.5, length_scale=0.7)
+
+
+def test_matern_is_rebuilt_from_its_repr_and_its_parts():
+    kernel = Matern(variance=2.0, length_scale=[1.0, 3.0], nu=0.5, standardized=True)
+    assert repr(kernel) == "Matern(variance=2.0, length_scale=(1.0, 3.0), nu=0.5, standardized=True)"
+    assert eval(repr(kernel)) == kernel
+    assert copy.deepcopy(kernel) == pickle.loads(pickle.dumps(kernel)) == kernel
+    assert dataclasses.replace(kernel, nu=2.5).nu == 2.5
+    assert [p.name for p in kernel.parameters(["a", "b"])] == ["variance", "length_scale"]
+    parameters = inspect.signature(Matern).parameters
+    assert parameters["nu"].kind is inspect.Parameter.KEYWORD_ONLY
+    names = GPClassifier(kernel).get_params()
+    assert {"kernel__nu", "kernel__variance", "kernel__length_scale", "kernel__ard"} <= set(names)

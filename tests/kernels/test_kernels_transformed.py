@@ -54,7 +54,7 @@ def test_a_warp_must_keep_the_rows():
 
 
 def test_the_identity_among_the_sinh_arcsinh_maps():
-    kernel = Matern(1.3, [0.5, 1.0, 2.0])
+    kernel = Matern(variance=1.3, length_scale=[0.5, 1.0, 2.0])
     np.testing.assert_allclose(SinhArcsinh(kernel, 1.0, 0.0)(X, X2), kernel(X, X2), rtol=1e-12)
     u = SinhArcsinh(kernel, 0.4, 0.3)._map(np.linspace(-50.0, 50.0, 101)[:, None])
     assert np.all(np.diff(u[:, 0]) > 0.0)
@@ -162,7 +162,11 @@ def test_refusals(make, message):
 
 def test_additive_is_a_sum_over_columns():
     kernel = Additive(Matern()).with_values([np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.7, 0.9])])
-    parts = [Matern(1.0, 0.5).on(0), Matern(2.0, 0.7).on(1), Matern(3.0, 0.9).on(2)]
+    parts = [
+        Matern(variance=1.0, length_scale=0.5).on(0),
+        Matern(variance=2.0, length_scale=0.7).on(1),
+        Matern(variance=3.0, length_scale=0.9).on(2),
+    ]
     together: Any = sum(parts)
     np.testing.assert_allclose(kernel(X, X2), together(X, X2), rtol=1e-13)
     np.testing.assert_allclose(kernel.diag(X), 6.0, rtol=1e-14)
@@ -188,9 +192,11 @@ def test_additive_checks_the_number_of_columns():
 
 def test_locally_linear_with_constant_slopes_is_linear():
     flat = SquaredExponential(2.0, 1e8)
-    kernel = LocallyLinear(flat, Matern(0.5, 1.0))
-    np.testing.assert_allclose(kernel(X, X2), 2.0 * X @ X2.T + Matern(0.5, 1.0)(X, X2), rtol=1e-12, atol=1e-13)
-    written_out: Any = Linear(1.0) * SquaredExponential(2.0, 0.7) + Matern(0.5, 1.0)
+    kernel = LocallyLinear(flat, Matern(variance=0.5, length_scale=1.0))
+    np.testing.assert_allclose(
+        kernel(X, X2), 2.0 * X @ X2.T + Matern(variance=0.5, length_scale=1.0)(X, X2), rtol=1e-12, atol=1e-13
+    )
+    written_out: Any = Linear(1.0) * SquaredExponential(2.0, 0.7) + Matern(variance=0.5, length_scale=1.0)
     np.testing.assert_allclose(LocallyLinear(written_out.left.right, written_out.right)(X), written_out(X), rtol=1e-13)
     names = ["slope.variance", "slope.length_scale", "offset.variance", "offset.length_scale"]
     assert free_names(LocallyLinear(SquaredExponential(), SquaredExponential())) == names

@@ -82,7 +82,7 @@ def test_other_sums_are_left_to_their_terms():
         [line, Constant(1.0)],
         [curve, line, line],
         [curve, curve, line],
-        [Matern(1.0, 1.0), line],
+        [Matern(variance=1.0, length_scale=1.0), line],
         [curve, line.on([0])],
     ):
         assert CurveAndLine.of(terms, X) is None

@@ -159,8 +159,8 @@ def test_noise_of_outputs():
     ("kernel", "free"),
     [
         (Matern(), ["length_scale"]),
-        (Matern(LogNormal(0.0, 1.0)), ["variance", "length_scale"]),
-        (Matern(2.0), ["length_scale"]),
+        (Matern(variance=LogNormal(0.0, 1.0)), ["variance", "length_scale"]),
+        (Matern(variance=2.0), ["length_scale"]),
         (Matern().on(0) + Constant(), ["length_scale", "variance"]),
         (Matern() * Periodic(), ["matern.length_scale", "periodic.length_scale", "period"]),
         (0.5 * Matern().on("x1"), ["length_scale"]),
