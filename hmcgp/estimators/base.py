@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.compilation import shown_compilation
 from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
+from hmcgp.estimators.columns import target_name
 from hmcgp.estimators.conventions import Conventions
 from hmcgp.estimators.default_sampler import default_sampler
 from hmcgp.estimators.inducing import checked_error, may_use_inducing, with_chosen_inducing
@@ -67,7 +68,7 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 class GaussianProcess(Inspection, Conventions):
     """Base class of `GPClassifier`, `GPRegressor`, `GPCounts` and `GPOrdinal`, which list the parameters."""
 
-    targets: ClassVar[str]  # "labels" or "numbers": what y holds
+    targets: ClassVar[str]  # what y holds: "labels", "numbers", "counts" or "levels"
     kernel: Any
     likelihood: str | Likelihood
     evidence: str | EvidenceProvider | None
@@ -87,6 +88,7 @@ class GaussianProcess(Inspection, Conventions):
     missing: str
     refinement_: Refinement | None
     inducing_error_: InducingError | None
+    target_name_: str
 
     # -- fitting -----------------------------------------------------------------------------------------------------
 
@@ -140,6 +142,7 @@ class GaussianProcess(Inspection, Conventions):
             sampler = check_settings(self)
             table = self._training_table(X, y, row_data, sample_weight)
             self._keep_table(table.inputs, table.targets)
+            self._keep_target_name(y)
             model = table.model(self.evidence, standardize=bool(self.standardize))
             self._fit_model(model, sampler, table)
         return self
@@ -193,6 +196,13 @@ class GaussianProcess(Inspection, Conventions):
         self.__dict__.pop("output_names_", None)  # of an earlier fit
         self._inputs, self._targets = inputs, targets
         self.__dict__.update(targets.attributes())
+
+    def _keep_target_name(self, y: Any) -> None:
+        """Set `target_name_` where the targets have a name, as `feature_names_in_` is set where columns have names."""
+        self.__dict__.pop("target_name_", None)  # of an earlier fit
+        name = target_name(y)
+        if name is not None:
+            self.target_name_ = name
 
     def _keep_best(self) -> None:
         """Note the draw of highest posterior density, and the kernel there; drop what predictions kept."""

@@ -131,6 +131,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         The kernel at the draw of highest posterior density.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+    target_name_ : str
+        Name of y, which plots show.  Only if y is a Series, or a DataFrame of one column, with a name.
 
     Notes
     -----

@@ -118,6 +118,13 @@ def check_finite(X: Array, names: Sequence[str], with_gaps: Sequence[str] | None
     raise InvalidInput(f"Input X contains {what}: in {rows} of {len(X)} rows, in the columns {listed(where)}. {remedy}")
 
 
+def target_name(y: Any) -> str | None:
+    """Name of targets that are a Series, or a DataFrame of one column, of any make; None if they have none."""
+    frame, series = _frame(y, "y"), nw.from_native(y, series_only=True, pass_through=True)
+    names = [series.name] if isinstance(series, nw.Series) else [] if frame is None else frame.columns
+    return names[0] if len(names) == 1 and isinstance(names[0], str) and names[0] else None
+
+
 def plain_targets(y: Any, name: str = "y") -> Any:
     """Targets as a numpy array, or as a pandas DataFrame if they are a DataFrame of any make.
 

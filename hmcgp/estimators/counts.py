@@ -54,7 +54,7 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
 
     Attributes
     ----------
-    trace_, model_, parameters_, kernel_, n_features_in_, feature_names_in_
+    trace_, model_, parameters_, kernel_, n_features_in_, feature_names_in_, target_name_
         As of `GPClassifier`.
 
     Examples

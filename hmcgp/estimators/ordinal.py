@@ -52,7 +52,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     ----------
     classes_ : ndarray of shape (C,)
         The levels, the lowest first; columns of `predict_proba` follow them.
-    trace_, model_, parameters_, kernel_, n_features_in_, feature_names_in_
+    trace_, model_, parameters_, kernel_, n_features_in_, feature_names_in_, target_name_
         As of `GPClassifier`.
 
     Examples

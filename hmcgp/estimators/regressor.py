@@ -63,7 +63,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
 
     Attributes
     ----------
-    trace_, model_, parameters_, kernel_, n_features_in_, feature_names_in_
+    trace_, model_, parameters_, kernel_, n_features_in_, feature_names_in_, target_name_
         As of `GPClassifier`; variances and length scales are on the standardised scale.
     output_names_ : ndarray of shape (k,)
         Columns of y if it is a DataFrame, else "0", "1", …  Only with several outputs.

@@ -35,6 +35,7 @@ from hmcgp.samplers import Trace
 COMMON: dict[str, Any] = {
     "n_features_in_": int,
     "feature_names_in_": NDArray[np.object_] | None,
+    "target_name_": str | None,
     "_inputs": Inputs,
     "trace_": Trace,
     "sampling_trace_": Trace | None,

@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 # computed from the rest
 DERIVED = ("_best", "_predictions", "kernel_", "classes_", "output_names_", "_metadata_request")
-OPTIONAL = ("feature_names_in_",)  # None in a file where there is none
+OPTIONAL = ("feature_names_in_", "target_name_")  # None in a file where there is none
+LATER = ("target_name_",)  # optional attributes that files of earlier versions lack
 
 
 def save_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -129,6 +130,8 @@ def _restored(cls: type[Any], parameters: Any, fitted: Any) -> Any:
     if fitted is None:
         return estimator
     hints = COMMON | OWN[cls.targets]
+    if isinstance(fitted, dict):
+        fitted = dict.fromkeys(LATER) | fitted
     if not isinstance(fitted, dict) or not set(hints) <= set(fitted):
         raise Refused(f"lacks attributes of a fitted {cls.__name__}")
     check_types(fitted, hints)

@@ -83,7 +83,7 @@ def calibration(
     bins = _bin(p, event, n_bins, prob)
     _reliability(ax, bins, prob, f"observed, n = {len(p)}\nlog loss {log_loss(event, p, labels=[False, True]):.3f}")
     _histogram(ax, p)
-    ax.set(xlabel=f"predicted {target_label(y, label)}", ylabel="observed frequency")
+    ax.set(xlabel=f"predicted {target_label(gp, y, label)}", ylabel="observed frequency")
     ax.set(xlim=(-0.03, 1.03), ylim=(_STRIP[0], 1.03), yticks=np.linspace(0.0, 1.0, 6), aspect="equal")
     style.clean(ax)
     ax.spines["left"].set_bounds(0.0, 1.0)

@@ -61,9 +61,15 @@ def check_labels(y: ArrayLike, classes: NDArray[Any]) -> NDArray[Any]:
     return labels
 
 
-def target_label(y: object, label: object) -> str:
-    """Text for an axis: P(diabetes = Yes), or P(y = Yes) when `y` has no name."""
-    return f"P({getattr(y, 'name', None) or 'y'} = {label})"
+def target_name(gp: object, y: object = None) -> str | None:
+    """Name of the targets: of the Series `y`, else of those of the fit, else None."""
+    found = getattr(y, "name", None) or getattr(gp, "target_name_", None)
+    return None if found is None else str(found)
+
+
+def target_label(gp: object, y: object, label: object) -> str:
+    """Text for an axis: P(diabetes = Yes), or P(y = Yes) when neither `y` nor the target of the fit has a name."""
+    return f"P({target_name(gp, y) or 'y'} = {label})"
 
 
 def input_names(gp: object, X: object, default: list[str]) -> list[str]:

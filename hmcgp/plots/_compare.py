@@ -55,8 +55,9 @@ def compare_evidence(comparison: Any, *, axes: NDArray[Any] | None = None) -> ND
                 ax.set_ylabel(_label(comparison, below))
             style.clean(ax)
     axes[0, 0].legend(loc="upper left", frameon=False, fontsize=style.SMALL, labelcolor=style.INK, handletextpad=0.1)
-    title = target_label(None, comparison.classes[1]) + (", each row given all others" if comparison.left_out else "")
-    axes[0, 0].set_title(title, **style.TITLE)
+    gp = next(iter(comparison.estimators.values()), None)
+    given = ", each row given all others" if comparison.left_out else ""
+    axes[0, 0].set_title(target_label(gp, None, comparison.classes[1]) + given, **style.TITLE)
     return axes
 
 

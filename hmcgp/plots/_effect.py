@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import style
-from hmcgp.plots._checks import require
+from hmcgp.plots._checks import require, target_name
 from hmcgp.plots._predictive import contours
 from hmcgp.runtime.typing import Array
 
@@ -121,9 +121,10 @@ def _of_target(found: Any, values: Array, k: int) -> Array:
 
 
 def _response_label(gp: Any, found: Any) -> list[str]:
-    names = found.targets or [getattr(gp, "target_name_", None) or "y"]
+    target = target_name(gp)
+    names = found.targets or [target or "y"]
     if found.response == "probability":
-        return [f"P({name})" for name in names]
+        return [f"P({target} = {name})" if target else f"P({name})" for name in names]
     if found.response == "rate":
         return [f"rate of {name}" for name in names]
     if found.response == "latent":

@@ -24,7 +24,7 @@ def predictive(gp: Any, X: Any, y: ArrayLike, *, output: str | int | None = None
 
     Parameters
     ----------
-    gp : fitted GPClassifier of two classes, GPRegressor or, with one input, GPCounts
+    gp : fitted GPClassifier of two classes, GPRegressor or GPCounts
         Fitted on one input (see `predictive_1d`, `regression_1d`) or two (see `predictive_2d`, `regression_2d`).
     X : array or DataFrame of shape (n, 1) or (n, 2)
         Inputs of the data to show.
@@ -99,7 +99,7 @@ def predictive_1d(
     ax.plot(grid, gp.predict_proba(inputs)[:, 1], color=style.INK, lw=1.8, label="mean")
     if data is not None and y is not None:
         _rug(ax, data, _checks.is_class_1(y, classes), classes)
-    ax.set(xlabel=_checks.input_names(gp, X, ["input"])[0], ylabel=_checks.target_label(y, classes[1]))
+    ax.set(xlabel=_checks.input_names(gp, X, ["input"])[0], ylabel=_checks.target_label(gp, y, classes[1]))
     ax.set(xlim=(grid[0], grid[-1]), ylim=(-0.08, 1.08))
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
     style.clean(ax)
@@ -142,7 +142,7 @@ def predictive_2d(
     _scatter(ax, data, event, classes)
     _checks.frame_2d(ax, gp, X, x0, x1)
     if colorbar:
-        style.colorbar(ax, filled, _checks.target_label(y, classes[1]), ticks=[0, *_LINES, 1])
+        style.colorbar(ax, filled, _checks.target_label(gp, y, classes[1]), ticks=[0, *_LINES, 1])
     return ax
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from hmcgp.errors import InvalidInput
 from hmcgp.plots import style
-from hmcgp.plots._checks import check_prob, frame_2d, grid_1d, grid_2d, input_names, inputs_of, require
+from hmcgp.plots._checks import check_prob, frame_2d, grid_1d, grid_2d, input_names, inputs_of, require, target_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,7 +121,7 @@ def _single_output(gp: Any, y: Any, output: str | int | None) -> tuple[Any, Any,
     if not names:
         if output is not None:
             raise InvalidInput(f"this fit has one output; got output={output!r}.")
-        return ..., y, str(getattr(y, "name", None) or "y")
+        return ..., y, target_name(gp, y) or "y"
     if output not in (*names, *range(len(names))):
         raise InvalidInput(f"this fit has {len(names)} outputs: choose one by output=, of {names}; got {output!r}.")
     number = names.index(output) if isinstance(output, str) else int(output or 0)

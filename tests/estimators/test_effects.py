@@ -196,7 +196,7 @@ def test_bad_arguments(classifier, arguments, message):
 def test_pictures(classifier, three_classes):
     (ax,) = plots.effect(classifier, "glu", curves=True, rows=10)
     assert ax.get_xlabel() == "glu"
-    assert ax.get_ylabel() == "P(Yes)"
+    assert ax.get_ylabel() == "P(diabetes = Yes)"
     assert len(ax.lines) == 12  # ten rows, the mean and the rug
     assert [len(plots.effect(classifier, name, rows=5)) for name in ("group", ["glu", "bmi"], ["glu", "group"])] == [
         1
