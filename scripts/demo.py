@@ -29,7 +29,7 @@ def main() -> None:
     X_test, y_test = pima.data[~pima.train], pima.target[~pima.train]
     print(f"Pima: {len(X)} rows to train on, {len(X_test)} to test, inputs {', '.join(X.columns)}.")
     print(f"Sampling {options.chains} chains, up to {options.tune} + {options.draws} draws each.", flush=True)
-    print("(The first run compiles for up to half a minute before the bar moves.)", flush=True)
+    print("(The first run compiles the solvers before the bar moves.)", flush=True)
 
     gp = GPClassifier(draws=options.draws, tune=options.tune, chains=options.chains, random_state=options.seed)
     begin = time.perf_counter()

@@ -1,13 +1,14 @@
 """The sampler of a fit that names none: the surrogate where it pays, HMC elsewhere.
 
-A rule in numbers that a fit knows beforehand, so that the same fit always takes the same sampler.  The surrogate makes
-some 600 evaluations with gradient before its first draw, and takes about a second for itself: it pays for evaluations
-that take longer than that, and for long runs.  With nine or ten hyperparameters under the wide priors of other kernels
-half of the fits of 150 and 300 rows were given up in the end, or left fewer effective draws than HMC.  With the default
-kernel that was 7 of 8 with eleven hyperparameters, and 1 of 16 with nine or ten.  An attempt that fails costs 2,000 to
-5,000 evaluations and HMC 10,000 to 30,000: with many rows, where that is minutes against an hour, it is made with up to
-twelve.  Failures were counted for two classes under Laplace's approximation, dense and through inducing inputs
-(`scripts.benchmarks.surrogate --silent`), and only there it is chosen.
+A rule in numbers that a fit knows beforehand, so that the same fit always takes the same sampler.  On tables of 100 to
+200 rows a fit by the surrogate makes 2,700 to 2,800 evaluations, 550 to 580 of them with gradient, and one by HMC
+13,000 to 16,000 (`scripts.benchmarks.figures`); the surrogate takes about a second for itself.  So it pays where the
+evaluations that it saves take longer than that, and for long runs.  With nine or ten hyperparameters under the wide
+priors of other kernels half of the fits of 150 and 300 rows were abandoned in the end, or left fewer effective draws
+than HMC.  With the default kernel that was 7 of 8 with eleven hyperparameters, and 1 of 16 with nine or ten.  With many
+rows, where it is minutes against an hour, the surrogate is tried with up to twelve.  Failures were counted for two
+classes under Laplace's approximation, dense and through inducing inputs (`scripts.benchmarks.surrogate --silent`), and
+it is the default only there.
 """
 
 from __future__ import annotations
