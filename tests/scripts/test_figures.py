@@ -14,6 +14,7 @@ QUOTED_TWICE = {  # what must not be written down without a marker in pages: pat
     "evaluations of HMC or the surrogate": r"(?:10,000 to 19,000|about 2,000\)|some 2,000 evaluations|some 30,000)",
     "compilation": r"(?:up to half a minute\.|about a quarter of a minute)",
     "100,000 rows": r"100,000 rows take \d",
+    "examples and digests": r"(?:ten|thirteen) (?:worked|scripts|examples)|(?:digests|predictions) of twenty",
 }
 
 
