@@ -3,6 +3,8 @@
 hmcgp fit table.csv --target sex          a folder with the estimator, the posterior for arviz, and a report
 hmcgp predict model.hmcgp new.csv         a table with a row of predictions for each new row
 hmcgp report model.hmcgp                  the report again
+
+Only the command that runs imports the libraries that it needs: `hmcgp --help` imports argparse and nothing large.
 """
 
 from __future__ import annotations
@@ -12,15 +14,13 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from hmcgp.errors import HmcgpError, InvalidInput
-from hmcgp.estimators import GPClassifier, GPRegressor
-from hmcgp.estimators.base import GaussianProcess
 from hmcgp.runtime.files import library_version, refuse, replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130  # exit codes
 MOST_CLASSES = 20  # different whole numbers of a target that may be classes
@@ -55,6 +55,8 @@ def _show_warning(message: Warning | str, *_: Any) -> None:
 
 def fit(options: argparse.Namespace) -> None:
     """Fit a table, and write estimator, posterior and report into a folder."""
+    from hmcgp.estimators import GPClassifier, GPRegressor
+
     table = read_table(options.table)
     X, y, weights = split_table(table, options.target, options.drop, options.weight)
     task = options.task or guess_task(y)
@@ -86,6 +88,8 @@ def made_folder(path: str) -> Path:
 
 def read_table(path: str) -> pd.DataFrame:
     """Table in a file of comma-separated values or parquet."""
+    import pandas as pd
+
     file = Path(path)
     if not file.is_file():
         raise InvalidInput(f"there is no file {path!r}. Give a table as .csv or .parquet.")
@@ -127,6 +131,8 @@ def split_table(
 
 def guess_task(y: pd.Series[Any]) -> str:
     """Regression for numbers with a fraction, or of more than 20 different values; classification otherwise."""
+    import numpy as np
+
     if y.dtype.kind not in "iuf":
         return "classification"
     whole = bool(np.all(np.mod(y, 1) == 0))
@@ -157,6 +163,10 @@ def predict(options: argparse.Namespace) -> None:
 
 def predictions(gp: Any, X: pd.DataFrame, level: float) -> pd.DataFrame:
     """Prediction, probabilities of the classes and the interval of each; or mean and interval of a number."""
+    import pandas as pd
+
+    from hmcgp.estimators import GPClassifier
+
     if isinstance(gp, GPClassifier):
         p, interval = gp.predict_proba(X), gp.predict_proba_interval(X, level)
         columns: dict[str, Any] = {"prediction": gp.classes_[p.argmax(axis=1)]}
@@ -178,6 +188,8 @@ def report(options: argparse.Namespace) -> None:
 
 def load(path: str) -> Any:
     """Estimator from a file of either kind."""
+    from hmcgp.estimators.base import GaussianProcess
+
     return GaussianProcess.load(path)
 
 

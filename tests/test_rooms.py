@@ -27,6 +27,7 @@ ROOMS = [
     "optimize",
     "posterior",
     "reporting",
+    "diagnostics",
     "joint",
     "plots",
     "report",

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -310,4 +309,6 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, trials: Any = None
     ) -> float:
         """Coefficient of determination R² of the mean counts; see `log_predictive_density` for a better measure."""
+        from sklearn.metrics import r2_score
+
         return float(r2_score(y, self.predict(X, exposure, trials), sample_weight=sample_weight))

@@ -21,7 +21,6 @@ from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import marginal_evidence
 from hmcgp.posterior.audit_report import Audit
 from hmcgp.posterior.weights import WeightedDraws
-from hmcgp.report import write_report
 from hmcgp.reporting import diagnostics
 from hmcgp.reporting import units as reporting_units
 from hmcgp.runtime.random import RandomStateLike
@@ -293,6 +292,8 @@ class Inspection(PredictiveChecks):
         -------
         Path
         """
+        from hmcgp.report import write_report  # imports every plot, and the models that a report compares with
+
         check_is_fitted(self)
         return write_report(self, path, title)
 

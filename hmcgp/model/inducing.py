@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import kmeans_plusplus
 
 from hmcgp.errors import NotPositiveDefinite
 from hmcgp.evidence.low_rank import LowRank
@@ -48,6 +47,8 @@ def candidate_rows(X: Array) -> Array:
 
 def spread_inputs(X: Array, m: int) -> Array:
     """Choose m different rows of X that are spread over the inputs, by k-means++; all of them where there are fewer."""
+    from sklearn.cluster import kmeans_plusplus  # imports a quarter of scikit-learn
+
     rows = candidate_rows(X)
     if m >= len(rows):
         return rows
