@@ -49,7 +49,9 @@ def test_relative_links_lead_to_files_and_headings(page):
 
 def test_a_broken_link_is_found(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("# One two\n[a](#one-two) [b](#three) [c](page.md) [d](absent.md) [e](https://example.org)\n")
+    page.write_text(
+        "# One two\n[a](#one-two) [b](#three) [c](page.md) [d](absent.md) [e](https://example.org)\n", encoding="utf-8"
+    )
     assert list(broken_links(page)) == ["#three", "absent.md"]
 
 

@@ -75,7 +75,7 @@ def run_time_imports(tree):
 def modules_known(path):
     """Full names of what a module imports at run time."""
     known: set[str] = set()
-    for node in run_time_imports(ast.parse(path.read_text())):
+    for node in run_time_imports(ast.parse(path.read_text(encoding="utf-8"))):
         names = [a.name for a in node.names]
         known.update(names if isinstance(node, ast.Import) else [f"{node.module}.{n}" for n in names])
     return known
@@ -108,13 +108,15 @@ def test_libraries_stay_where_they_are_used(library):
 
 
 def test_the_map_for_contributors_lists_the_rooms_in_this_order():
-    lines = (PACKAGE / "README.md").read_text().splitlines()
+    lines = (PACKAGE / "README.md").read_text(encoding="utf-8").splitlines()
     assert [line.split("`")[1] for line in lines if line.startswith("| `")] == ROOMS
 
 
 def test_the_reader_of_imports_sees_them(tmp_path):
     path = tmp_path / "x.py"
-    path.write_text("import arviz\nfrom hmcgp import priors\ndef f():\n    from hmcgp.model import Model\n")
+    path.write_text(
+        "import arviz\nfrom hmcgp import priors\ndef f():\n    from hmcgp.model import Model\n", encoding="utf-8"
+    )
     assert modules_known(path) == {"arviz", "hmcgp.priors", "hmcgp.model.Model"}
 
 
@@ -137,5 +139,9 @@ def test_imports_of_a_test_are_recognised(code, wrong):
 
 def test_no_test_imports_another():
     """Nor does the code that a test runs in another process; helpers are in tests/helpers."""
-    wrong = [p for p in TESTS.rglob("*.py") if p.name != "test_rooms.py" and IMPORT_OF_A_TEST.search(p.read_text())]
+    wrong = [
+        p
+        for p in TESTS.rglob("*.py")
+        if p.name != "test_rooms.py" and IMPORT_OF_A_TEST.search(p.read_text(encoding="utf-8"))
+    ]
     assert wrong == []

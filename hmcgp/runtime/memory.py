@@ -102,14 +102,14 @@ def _of_machine(system: Path) -> int:
     path = system / "proc/meminfo"
     if not path.exists():
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    fields = dict(line.split(":", 1) for line in path.read_text().splitlines())
+    fields = dict(line.split(":", 1) for line in path.read_text(encoding="utf-8").splitlines())
     return sum(1024 * int(fields[name].split()[0]) for name in ("MemAvailable", "SwapFree"))
 
 
 def _of_control_groups(system: Path) -> Iterator[int]:
     """Yield the memory left under every limit above the process, by both versions of the interface."""
     path = system / "proc/self/cgroup"
-    for line in path.read_text().splitlines() if path.exists() else ():
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         _, controllers, group = line.split(":", 2)
         if not controllers:
             root, limit, usage, cache = system / "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
@@ -122,6 +122,6 @@ def _of_control_groups(system: Path) -> Iterator[int]:
         for place in (folder, *folder.parents):
             if not place.is_relative_to(root):
                 break
-            if (place / limit).exists() and (most := (place / limit).read_text().strip()) != "max":
-                stat = dict(row.split() for row in (place / "memory.stat").read_text().splitlines())
-                yield int(most) - int((place / usage).read_text()) + int(stat[cache])
+            if (place / limit).exists() and (most := (place / limit).read_text(encoding="utf-8").strip()) != "max":
+                stat = dict(row.split() for row in (place / "memory.stat").read_text(encoding="utf-8").splitlines())
+                yield int(most) - int((place / usage).read_text(encoding="utf-8")) + int(stat[cache])

@@ -30,10 +30,11 @@ class Child:
     def __init__(self, *, aloud: bool = False) -> None:
         root = str(Path(__file__).parents[2])
         paths = [root, *(p for p in sys.path if p)]  # the child sees what we see
-        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by `end`
+        self.errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed by `end`
         self.process = subprocess.Popen(
             [sys.executable, "-m", "scripts.attack.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             stderr=None if aloud else self.errors, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            encoding="utf-8",
         )  # fmt: skip
         self.tasks = 0
         atexit.register(self.end)

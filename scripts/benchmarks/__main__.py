@@ -97,7 +97,7 @@ def main() -> None:
     for name, measure in sections(options).items():
         if name in options.sections:
             figures[name] = measure()
-            with open(options.json, "w") as file:  # after every section: an hour is long
+            with open(options.json, "w", encoding="utf-8") as file:  # after every section: an hour is long
                 json.dump(figures, file, indent=1)
     print(f"written to {options.json}")
 

@@ -174,7 +174,9 @@ def peak_arrays(n: int, prepare: str = LAPLACE) -> float | None:
         return None
     code = MEMORY.replace("{n}", str(n)).replace("{prepare}", prepare)
     root = Path(__file__).parents[2]
-    out = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, encoding="utf-8"
+    )
     return float(out.stdout.split()[-1])
 
 
@@ -308,6 +310,7 @@ def start_up(settings: str = "", data: str = "crabs") -> dict[str, float]:
                 capture_output=True,
                 text=True,
                 check=True,
+                encoding="utf-8",
             )
             runs.append([float(x) for x in out.stdout.split()])
     return {

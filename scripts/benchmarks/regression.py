@@ -234,7 +234,7 @@ def draw(path: str, output: Path) -> None:
 
     from hmcgp.plots import style
 
-    rows = json.loads(Path(path).read_text())["solvers"]["rows"]
+    rows = json.loads(Path(path).read_text(encoding="utf-8"))["solvers"]["rows"]
     figure, (times, errors) = plt.subplots(1, 2, figsize=(11.0, 4.4), layout="constrained")
     for noise, line in zip(NOISES, ("o-", "s--"), strict=True):
         group = [row for row in rows if row["noise"] == noise]

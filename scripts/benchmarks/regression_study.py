@@ -120,7 +120,7 @@ class Notebook:
 
     def __init__(self, path: Path | None = None, about: str = "") -> None:
         self.path, self.about = path, about
-        lines = path.read_text().splitlines() if path is not None and path.exists() else []
+        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
         entries = [json.loads(line) for line in lines]
         self.known = {tuple(entry["key"]): entry["held"] for entry in entries if entry["about"] == about}
 
@@ -131,7 +131,7 @@ class Notebook:
             if self.path is None:
                 return held
             self.known[key] = [held.log_density.tolist(), held.error.tolist(), held.seconds, held.r_hat]
-            with self.path.open("a") as file:
+            with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"about": self.about, "key": key, "held": self.known[key]}) + "\n")
         log_density, error, seconds, r_hat = self.known[key]
         return Held(np.array(log_density), np.array(error), seconds, r_hat)

@@ -80,6 +80,7 @@ class Arena:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            encoding="utf-8",
         )
 
     def check(self, peer: str) -> dict[str, float]:

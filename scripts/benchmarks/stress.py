@@ -245,7 +245,7 @@ def main() -> None:
         row = stress(data, width, pair, options)
         report(row)
         figures["stress"].append(row)
-        with open(options.json, "w") as file:
+        with open(options.json, "w", encoding="utf-8") as file:
             json.dump(figures, file, indent=1)
 
     places = [(data, width, pair) for data in options.data for width in options.priors for pair in options.pairs]

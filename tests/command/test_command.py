@@ -73,13 +73,15 @@ def test_regression_is_guessed_and_predicted(tmp_path, capsys):
     ],
 )
 def test_bad_tables(tmp_path, capsys, columns, arguments, message):
-    (tmp_path / "t.csv").write_text(columns)
+    (tmp_path / "t.csv").write_text(columns, encoding="utf-8")
     assert run("fit", tmp_path / "t.csv", *arguments, "--quiet", "--out", tmp_path / "out") == command.USAGE
     assert message in capsys.readouterr().err
 
 
 def test_warnings_have_no_line_of_code(tmp_path, capsys):
-    (tmp_path / "t.csv").write_text("x,c,y\n" + "".join(f"{i * i % 17},1,{'ab'[i % 2]}\n" for i in range(20)))
+    (tmp_path / "t.csv").write_text(
+        "x,c,y\n" + "".join(f"{i * i % 17},1,{'ab'[i % 2]}\n" for i in range(20)), encoding="utf-8"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         arguments = ["--target", "y", "--sampler", "map", "--out", tmp_path / "out", "--quiet"]
@@ -97,7 +99,7 @@ def test_missing_files(tmp_path, capsys):
 
 
 def test_files_where_folders_belong(tmp_path, capsys):
-    (tmp_path / "t.csv").write_text("x,y\n1,a\n2,b\n")
+    (tmp_path / "t.csv").write_text("x,y\n1,a\n2,b\n", encoding="utf-8")
     arguments = ["fit", tmp_path / "t.csv", "--target", "y", "--quiet", "--out"]
     assert run(*arguments, tmp_path / "t.csv") == command.USAGE
     assert "t.csv' cannot be made: there is a file of that name" in capsys.readouterr().err
@@ -122,7 +124,7 @@ def test_either_kind_is_loaded_by_its_base(tmp_path):
 
 def test_gaps_have_indicators(tmp_path):
     rows = "".join(f"{'' if i % 5 == 0 else i},{i},{'ab'[i * i % 3 > 0]}\n" for i in range(20))
-    (tmp_path / "t.csv").write_text("x,z,y\n" + rows)
+    (tmp_path / "t.csv").write_text("x,z,y\n" + rows, encoding="utf-8")
     arguments = ["--target", "y", "--sampler", "map", "--out", tmp_path / "out", "--quiet", "--missing", "indicator"]
     assert run("fit", tmp_path / "t.csv", *arguments) == command.OK
     gp = command.load(tmp_path / "out" / "model.hmcgp")
@@ -147,5 +149,7 @@ def test_parquet_is_read_as_such(tmp_path, capsys, monkeypatch):
 
 
 def test_help_and_module():
-    shown = subprocess.run([sys.executable, "-m", "hmcgp", "fit", "--help"], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-m", "hmcgp", "fit", "--help"], capture_output=True, text=True, check=True, encoding="utf-8"
+    )
     assert "--target COLUMN" in shown.stdout

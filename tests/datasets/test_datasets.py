@@ -299,7 +299,7 @@ def heart_text(header: bool) -> str:
 @pytest.mark.parametrize("header", [True, False])
 def test_heart_is_read_from_the_users_file(tmp_path: Path, monkeypatch, header):
     path = tmp_path / "processed.hungarian.data"
-    path.write_text(heart_text(header))
+    path.write_text(heart_text(header), encoding="utf-8")
     heart = datasets.load_heart(path)
     assert heart.data.shape == (294, 13)
     assert heart.target.value_counts().to_dict() == {"0": 188, "1": 106}
@@ -315,6 +315,6 @@ def test_heart_without_a_file_says_what_is_needed(tmp_path: Path, monkeypatch):
     with pytest.raises(InvalidInput, match="environment variable HMCGP_HEART_CSV"):
         datasets.load_heart()
     path = tmp_path / "five_grades.csv"
-    path.write_text(heart_text(True).replace(",1\n", ",4\n"))
+    path.write_text(heart_text(True).replace(",1\n", ",4\n"), encoding="utf-8")
     with pytest.raises(InvalidInput, match="must hold 0 and 1"):
         datasets.load_heart(path)

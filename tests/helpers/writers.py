@@ -34,7 +34,9 @@ path = sys.argv[2]
 def another_process(script, path):
     """Run a script in a process of its own; it is killed at the end of the block if it is still there."""
     command = [sys.executable, "-c", PREAMBLE + script, str(Path(hmcgp.__file__).parent), str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    ) as process:
         try:
             yield process
         finally:

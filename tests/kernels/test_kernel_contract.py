@@ -220,7 +220,9 @@ except InvalidInput as e:
 def test_float32_does_not_reach_compiled_code():
     """In a process of its own: it used to corrupt the heap, SIGABRT."""
     command = [sys.executable, "-c", FLOAT32]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=child_environment(), encoding="utf-8"
+    )
     assert done.returncode == 0, done.stderr
     assert "Mine.vjp returned an array of float32" in done.stdout
 

@@ -52,7 +52,7 @@ def called_from_python(path, tree, inside):
 
 
 def test_functions_compiled_inside_are_called_by_compiled_ones_only():
-    trees = {path: ast.parse(path.read_text()) for path in ROOT.glob("**/*.py")}
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in ROOT.glob("**/*.py")}
     inside = inside_functions(trees)
     assert len(inside) > 100
     for path, tree in trees.items():

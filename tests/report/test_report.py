@@ -64,10 +64,10 @@ def test_a_browser_shows_it(table, tmp_path, width):
         "d.documentElement.scrollWidth, innerWidth, [...d.images].every(i => i.naturalWidth > 0)].join(' '); });"
         "</script>"
     )
-    page.write_text(page.read_text().replace("</body>", f"{probe}</body>"))
+    page.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{probe}</body>"), encoding="utf-8")
     dumped = subprocess.run(
         ["chromium", "--headless=new", "--no-sandbox", f"--window-size={width},900", "--dump-dom", page.as_uri()],
-        capture_output=True, text=True, check=True, timeout=120,
+        capture_output=True, text=True, check=True, timeout=120, encoding="utf-8",
     ).stdout  # fmt: skip
     content, window, loaded = re.search(r"<title>(\d+) (\d+) (\w+)</title>", dumped).groups()
     assert int(content) <= int(window)

@@ -32,7 +32,13 @@ def test_freed_work_space_is_not_mapped_anew() -> None:
     """Without `keep_work_space` each of the pages, of which there are 1484, is mapped in every evaluation."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     found = subprocess.run(
-        [sys.executable, "-c", _FAULTS], env=environment, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", _FAULTS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        encoding="utf-8",
     )
     before, after = map(float, found.stdout.split())
     if before < 500:

@@ -248,7 +248,9 @@ def kill_until(path, result, n_kills, rng):
     killed = 0
     while not result.exists():
         command = [sys.executable, "-c", KILLED, str(path), str(result), str(n_kills)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as child:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=child_environment(), encoding="utf-8"
+        ) as child:
             try:
                 if killed < n_kills:
                     assert child.stdout.readline() == "ready\n"

@@ -111,7 +111,9 @@ sample(Waiting(plain.mean, plain.covariance), "hmc", checkpoint=sys.argv[1], n_j
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
     path = tmp_path / "run.nc"
     command = [sys.executable, "-c", HOLDING, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as first:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=child_environment(), encoding="utf-8"
+    ) as first:
         try:
             assert first.stdout.readline() == "running\n"
             content = path.read_bytes()

@@ -78,7 +78,9 @@ print(json.dumps(report))
 def interrupt(*arguments):
     """Run chains in another process, send it SIGINT in the middle, and return what it reports."""
     command = [sys.executable, "-c", INTERRUPTED, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=child_environment(), encoding="utf-8"
+    ) as child:
         try:
             assert child.stdout.readline() == "ready\n"
             child.send_signal(signal.SIGINT)
@@ -122,7 +124,9 @@ def strike(*arguments, **environment):
     """Run tests/helpers/interrupts.py in a process of its own; return its report."""
     command = [sys.executable, "-m", "tests.helpers.interrupts", *map(str, arguments)]
     env = child_environment(**environment)
-    return json.loads(subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return json.loads(
+        subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8").stdout
+    )
 
 
 @pytest.mark.parametrize("n_strikes", [10, pytest.param(50, marks=pytest.mark.slow)])

@@ -91,7 +91,7 @@ def test_workers_of_a_cluster_have_memory_of_their_own(free, monkeypatch):
 def tree(root, files):
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
+        (root / path).write_text(text, encoding="utf-8")
 
 
 MEMINFO = "MemTotal:  9000 kB\nMemAvailable:  4000 kB\nSwapFree:  1000 kB\n"
@@ -101,7 +101,7 @@ STAT = "anon 5\ninactive_file 100\ntotal_inactive_file 100\n"
 def test_memory_of_the_machine(tmp_path):
     tree(tmp_path, {"proc/meminfo": MEMINFO})
     assert memory.available_memory(tmp_path) == 5000 * 1024
-    (tmp_path / "proc/meminfo").write_text("MemTotal:  9000 kB\n")
+    (tmp_path / "proc/meminfo").write_text("MemTotal:  9000 kB\n", encoding="utf-8")
     assert memory.available_memory(tmp_path) is None
     assert (memory.available_memory() or 0) > 10**6
 
@@ -167,6 +167,6 @@ def test_what_is_said_to_be_needed_is_needed(name):
     """No more than is taken, or a run that fits would be refused; and at least a third of it, or the check is idle."""
     targets, options, n = CASES[name]
     code = MEASURE.format(targets=targets, options=options, n=n)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, encoding="utf-8")
     taken, said = map(int, done.stdout.split())
     assert taken / 3.0 < said < memory.MARGIN * taken

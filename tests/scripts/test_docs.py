@@ -73,11 +73,12 @@ def test_code_that_fails_is_told(tmp_path, capsys):
     page = tmp_path / "page.md"
     own = "from dataclasses import dataclass\n@dataclass\nclass Own:\n    x: int\n"
     page.write_text(
-        f"```python\nx = 1\n{own}```\n\n```python\nassert x == 1\n```\n```{{code-block}} python\nno.such\n```\n"
+        f"```python\nx = 1\n{own}```\n\n```python\nassert x == 1\n```\n```{{code-block}} python\nno.such\n```\n",
+        encoding="utf-8",
     )
     assert run_pages.ran(page)
     assert "2 blocks ran" in capsys.readouterr().out
-    page.write_text("```python\nx = 1\n```\n```python\nx.no_such\n```\n")
+    page.write_text("```python\nx = 1\n```\n```python\nx.no_such\n```\n", encoding="utf-8")
     assert not run_pages.ran(page)
     assert "x.no_such" in capsys.readouterr().err
 

@@ -36,7 +36,7 @@ def test_rows_that_are_there_are_not_fitted_again(fitted, tmp_path):
 
 def test_a_file_of_a_header_alone_is_continued(fitted, tmp_path):
     path = tmp_path / "rows.csv"
-    path.write_text(",".join(kernel_choice.FIELDS) + "\n")
+    path.write_text(",".join(kernel_choice.FIELDS) + "\n", encoding="utf-8")
     kernel_choice.run(path, ["crabs"], ["map"], ["se"], 1)
     assert pd.read_csv(path)["log_loss"].tolist() == pytest.approx([0.51, 0.52])
 
