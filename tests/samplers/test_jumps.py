@@ -104,7 +104,7 @@ def bad_guess(modes):
     return modes._replace(logdensity=modes.logdensity[::-1].copy(), covariances=1.7 * modes.covariances)
 
 
-@pytest.mark.parametrize("change", [lambda modes: modes, bad_guess])
+@pytest.mark.parametrize("change", [pytest.param(lambda modes: modes, marks=pytest.mark.slow), bad_guess])
 def test_modes_are_visited_in_proportion(modes, change):
     assert np.abs(shares_off(JumpingHMC(modes=change(modes)))).max() < 4.0
 
