@@ -23,9 +23,13 @@ if [ "$(cat "$done" 2>/dev/null)" != "$stamp" ]; then
       exit 1
     }
   fi
-  # the constraint also holds for the isolated environment in which the package is built
-  PIP_CONSTRAINT="$root/scripts/constraints.txt" PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    "$python" -m pip install --quiet --editable "$root${EXTRAS:+[$EXTRAS]}" || {
+  # the constraint also holds for the isolated environment in which the package is built; a relative path, since pip
+  # splits the variable at spaces
+  (
+    cd "$root"
+    PIP_CONSTRAINT=scripts/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+      "$python" -m pip install --quiet --editable ".${EXTRAS:+[$EXTRAS]}"
+  ) || {
     echo "Installation failed (see above). With no network, or an old pip, fix that and run again." >&2
     exit 1
   }

@@ -9,6 +9,23 @@ mpl.use("Agg")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+@pytest.fixture(scope="session")
+def session_watch():
+    """Watch of everything that this process writes, from the first test on."""
+    from tests.helpers.outside_writes import allowed_folders, watching
+
+    with watching(allowed_folders()) as watch:
+        yield watch
+
+
+@pytest.fixture(autouse=True)
+def no_writes_outside(session_watch):
+    """Fail a test that writes outside the checkout, the temporary folders and the caches of libraries."""
+    yield
+    outside = session_watch.taken()
+    assert not outside, f"written outside the checkout and the temporary folders: {outside}"
+
+
 @pytest.fixture
 def clean_pyplot():
     """Close all figures after a test, which must have left the global settings alone."""

@@ -66,7 +66,8 @@ def test_a_browser_shows_it(table, tmp_path, width):
     )
     page.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{probe}</body>"), encoding="utf-8")
     dumped = subprocess.run(
-        ["chromium", "--headless=new", "--no-sandbox", f"--window-size={width},900", "--dump-dom", page.as_uri()],
+        ["chromium", "--headless=new", "--no-sandbox", f"--user-data-dir={tmp_path / 'browser'}",
+         f"--window-size={width},900", "--dump-dom", page.as_uri()],
         capture_output=True, text=True, check=True, timeout=120, encoding="utf-8",
     ).stdout  # fmt: skip
     content, window, loaded = re.search(r"<title>(\d+) (\d+) (\w+)</title>", dumped).groups()
