@@ -3,6 +3,7 @@
 hmcgp fit table.csv --target sex          a folder with the estimator, the posterior for arviz, and a report
 hmcgp predict model.hmcgp new.csv         a table with a row of predictions for each new row
 hmcgp report model.hmcgp                  the report again
+hmcgp compile                             compiles all solvers ahead of the first fit, on all cores
 
 Only the command that runs imports the libraries that it needs: `hmcgp --help` imports argparse and nothing large.
 """
@@ -186,6 +187,16 @@ def report(options: argparse.Namespace) -> None:
     print(f"wrote {gp.report(options.out or Path(options.model).with_suffix('.html'))}")
 
 
+def compile_ahead(options: argparse.Namespace) -> None:
+    """Fill the cache of compiled functions."""
+    from hmcgp.compilation import compile_functions, fit_names
+
+    unknown = [name for name in options.fits or [] if name not in fit_names()]
+    if unknown:
+        raise InvalidInput(f"there are no compiled functions of {unknown[0]!r}: --fits takes {', '.join(fit_names())}.")
+    print(compile_functions(options.fits, n_jobs=options.jobs, progressbar=not options.quiet), file=sys.stderr)
+
+
 def load(path: str) -> Any:
     """Estimator from a file of either kind."""
     from hmcgp.estimators.base import GaussianProcess
@@ -202,7 +213,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Gaussian-process classification and regression of a table, hyperparameters integrated.",
     )
     parser.add_argument("--version", action="version", version=f"hmcgp {library_version('hmcgp')}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="{fit,predict,report}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="{fit,predict,report,compile}")
     one = commands.add_parser("fit", help="fit a table, and write estimator, posterior and report")
     one.add_argument("table", help="table as .csv, .tsv or .parquet, one row per case")
     one.add_argument("--target", required=True, metavar="COLUMN", help="what to predict")
@@ -234,4 +245,16 @@ def _parser() -> argparse.ArgumentParser:
     three.add_argument("model", help="file written by fit (model.hmcgp), or by gp.save")
     three.add_argument("--out", metavar="FILE", help="default: beside the model, .html")
     three.set_defaults(run=report)
+    four = commands.add_parser(
+        "compile",
+        help="compile all solvers ahead of the first fit",
+        description="Compile the functions that fits call, which otherwise happens during the first fit, and cache "
+        "them on disk. Wheels for your platform contain them already.",
+    )
+    four.add_argument("--jobs", type=int, default=-1, metavar="N", help="processes (default: one per core)")
+    four.add_argument(
+        "--fits", nargs="+", metavar="LIKELIHOOD", help="only those of fits with these likelihoods, such as logistic"
+    )
+    four.add_argument("--quiet", action="store_true", help="no progress bar")
+    four.set_defaults(run=compile_ahead)
     return parser

@@ -36,7 +36,7 @@ if [ "$(cat "$done" 2>/dev/null)" != "$stamp" ]; then
   echo "$stamp" > "$done"
 fi
 
-# numba's disk cache does not notice a change in a function that a cached one calls: one cache per state of the sources
-export NUMBA_CACHE_DIR="$venv/numba-$(find "$root/hmcgp" -name '*.py' -print0 | sort -z | xargs -0 cat | cksum | cut -d' ' -f1)"
+# code compiled from other sources is not used, so one folder serves all states of the sources
+export NUMBA_CACHE_DIR="$venv/numba"
 # chains run in threads; BLAS on one thread each
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1

@@ -45,7 +45,7 @@ def messages() -> list[tuple[str, str]]:
 def strings(node: ast.AST) -> list[str]:
     """Strings within a statement or call, with {} for what f-strings insert."""
     if isinstance(node, ast.JoinedStr):
-        return ["".join(v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)]
+        return ["".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in node.values)]
     if isinstance(node, ast.Constant):
         return [node.value] if isinstance(node.value, str) else []
     return [text for part in ast.iter_child_nodes(node) for text in strings(part)]
@@ -97,8 +97,9 @@ def test_the_advice_of_the_iterative_solver_works():
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_estimators_say_in_which_units_kernels_are_written(estimator):
-    entry = re.search(r"\nkernel : .*?(?=\n\w)", inspect.getdoc(estimator) or "", re.DOTALL)[0]
-    assert "in the units of the inputs" in " ".join(entry.split())
+    entry = re.search(r"\nkernel : .*?(?=\n\w)", inspect.getdoc(estimator) or "", re.DOTALL)
+    assert entry
+    assert "in the units of the inputs" in " ".join(entry[0].split())
 
 
 def test_texts_that_mean_all_estimators_name_all():

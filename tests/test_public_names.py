@@ -43,7 +43,7 @@ def test_the_list_of_libraries_is_seen():
 
 
 def test_every_public_name_exists():
-    names = {}
+    names: dict[str, object] = {}
     exec("from hmcgp import *", names)
     assert set(hmcgp.__all__) <= set(names)
     assert set(hmcgp.__all__) <= set(dir(hmcgp))
@@ -71,6 +71,6 @@ def test_diagnostics_can_be_imported_as_a_module():
 
 def test_a_misspelt_name_raises_attribute_error():
     with pytest.raises(AttributeError, match="module 'hmcgp' has no attribute 'GPClasifier'"):
-        _ = hmcgp.GPClasifier
+        _ = hmcgp.GPClasifier  # type: ignore[attr-defined]
     with pytest.raises(ImportError, match="GPClasifier"):
         exec("from hmcgp import GPClasifier")

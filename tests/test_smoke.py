@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,7 +20,7 @@ pytestmark = [
 X = pd.DataFrame({"a": np.linspace(-1.0, 1.0, 24), "b": np.cos(5.0 * np.arange(24))})
 F = 2.0 * X["a"] + np.sin(3.0 * X["b"])
 SHORT = {"draws": 40, "tune": 40, "chains": 2, "random_state": 0, "progressbar": False}
-TARGETS = {
+TARGETS: dict[str, tuple[Any, Any]] = {
     "two classes": (GPClassifier, np.where(F > 0.0, "yes", "no")),
     "three classes": (GPClassifier, np.digitize(F, [-0.7, 0.7])),
     "regression": (GPRegressor, F.to_numpy()),

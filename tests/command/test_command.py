@@ -153,3 +153,22 @@ def test_help_and_module():
         [sys.executable, "-m", "hmcgp", "fit", "--help"], capture_output=True, text=True, check=True, encoding="utf-8"
     )
     assert "--target COLUMN" in shown.stdout
+
+
+def test_compile_passes_its_options_on(monkeypatch, capsys):
+    import hmcgp.compilation
+
+    asked = []
+    monkeypatch.setattr(hmcgp.compilation, "compile_functions", lambda *a, **k: asked.append((a, k)) or "done")
+    assert main(["compile", "--fits", "logistic", "gaussian", "--jobs", "3", "--quiet"]) == 0
+    assert main(["compile"]) == 0
+    assert asked == [
+        ((["logistic", "gaussian"],), {"n_jobs": 3, "progressbar": False}),
+        ((None,), {"n_jobs": -1, "progressbar": True}),
+    ]
+    assert capsys.readouterr().err == "done\ndone\n"
+
+
+def test_compile_names_the_fits_that_it_knows(capsys):
+    assert main(["compile", "--fits", "nonsense"]) == 2
+    assert "no compiled functions of 'nonsense': --fits takes binomial, gaussian" in capsys.readouterr().err

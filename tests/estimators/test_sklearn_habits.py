@@ -14,11 +14,12 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from hmcgp import GPClassifier, GPRegressor, Model, datasets, diagnostics, find_map
+from hmcgp import GPClassifier, GPRegressor, Model, datasets, find_map
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import Linear, Matern, SquaredExponential
 from hmcgp.likelihoods import Gaussian
 from hmcgp.priors import LogNormal
+from hmcgp.reporting import diagnostics
 from hmcgp.samplers import HMC
 
 FAST: dict[str, Any] = {"sampler": "map", "n_jobs": 1, "random_state": 1, "refine": None, "progressbar": False}

@@ -50,7 +50,7 @@ def test_plots_show_the_name_of_the_targets(estimator, tmp_path):
 def test_files_without_the_name_of_the_targets_load(tmp_path, monkeypatch):
     gp = GPRegressor(**SETTINGS).fit(X, targets(GPRegressor, name=None))
     monkeypatch.setattr(saving, "OPTIONAL", ("feature_names_in_",))
-    monkeypatch.setattr(saving, "COMMON", {k: v for k, v in saving.COMMON.items() if k != "target_name_"})
+    monkeypatch.setattr(saving, "COMMON", {k: v for k, v in vars(saving)["COMMON"].items() if k != "target_name_"})
     gp.save(tmp_path / "old.hmcgp")
     monkeypatch.undo()
     with zipfile.ZipFile(tmp_path / "old.hmcgp") as archive:

@@ -71,7 +71,7 @@ def watching(allowed):
     """Watch this process for writes outside some folders."""
     if not hasattr(sys, "_hmcgp_audit_hook"):  # a hook stays until the process ends: one is enough
         sys.addaudithook(_hook)
-        sys._hmcgp_audit_hook = True
+        vars(sys)["_hmcgp_audit_hook"] = True
     watch = Watch(allowed)
     _watches.append(watch)
     try:
