@@ -160,8 +160,8 @@ def test_compile_passes_its_options_on(monkeypatch, capsys):
 
     asked = []
     monkeypatch.setattr(hmcgp.compilation, "compile_functions", lambda *a, **k: asked.append((a, k)) or "done")
-    assert main(["compile", "--fits", "logistic", "gaussian", "--jobs", "3", "--quiet"]) == 0
-    assert main(["compile"]) == 0
+    assert command.main(["compile", "--fits", "logistic", "gaussian", "--jobs", "3", "--quiet"]) == 0
+    assert command.main(["compile"]) == 0
     assert asked == [
         ((["logistic", "gaussian"],), {"n_jobs": 3, "progressbar": False}),
         ((None,), {"n_jobs": -1, "progressbar": True}),
@@ -170,5 +170,5 @@ def test_compile_passes_its_options_on(monkeypatch, capsys):
 
 
 def test_compile_names_the_fits_that_it_knows(capsys):
-    assert main(["compile", "--fits", "nonsense"]) == 2
+    assert command.main(["compile", "--fits", "nonsense"]) == 2
     assert "no compiled functions of 'nonsense': --fits takes binomial, gaussian" in capsys.readouterr().err
