@@ -94,6 +94,15 @@ def test_a_link_does_not_hide_a_write_outside(tmp_path):
         assert watch.taken() == [str(tmp_path / "inside" / "link" / "x")]
 
 
+def test_folders_that_lead_to_an_allowed_one_may_be_made(tmp_path):
+    """arviz makes ~/.cache, in an empty home, on the way to its own folder there."""
+    with watching([tmp_path / ".cache" / "arviz"]) as watch:
+        (tmp_path / ".cache" / "arviz").mkdir(parents=True)
+        assert watch.taken() == []
+        write_text(tmp_path / ".cache" / "x")
+        assert watch.taken() == [str(tmp_path / ".cache" / "x")]
+
+
 def test_this_session_is_watched(session_watch, tmp_path):
     assert str(tmp_path).startswith(tuple(session_watch.allowed))
     session_watch.look_at("/outside")

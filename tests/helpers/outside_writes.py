@@ -43,13 +43,15 @@ class Watch:
             paths = arguments[: CHANGES[event]]
         for path in paths:
             if isinstance(path, str | bytes | os.PathLike):
-                self.look_at(os.path.abspath(os.fsdecode(path)))
+                self.look_at(os.path.abspath(os.fsdecode(path)), makes_folder=event == "os.mkdir")
 
-    def look_at(self, path):
-        """Remember a path, unless it may be written."""
+    def look_at(self, path, *, makes_folder=False):
+        """Remember a path, unless it may be written; a folder that leads to an allowed one may be made."""
         folder = os.path.realpath(os.path.dirname(path))
         place = os.path.join(folder, os.path.basename(path))
         if "__pycache__" in place or any(place == top or place.startswith(f"{top}{os.sep}") for top in self.allowed):
+            return
+        if makes_folder and any(top.startswith(f"{place}{os.sep}") for top in self.allowed):
             return
         if os.path.isdir(folder):  # a folder that is missing cannot be written to
             self.found.append(path)
