@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -10,17 +12,17 @@ from typing import Any
 from numba.core import event
 
 from hmcgp.compilation.functions import functions_of
-from hmcgp.runtime.progress import tqdm_bar
+from hmcgp.runtime.progress import bars_are_shown, tqdm_bar
 
-BAR_FORMAT = "compiling, once: {n_fmt} of {total_fmt} functions [{elapsed}]"
+LINE = "compiling, once: {n_fmt} of {total_fmt} functions"
 _EVENT = "numba:compile"
-_showing = threading.Lock()  # one bar at a time, of the outermost block that began first
+_showing = threading.Lock()  # one line at a time, of the outermost block that began first
 
 
 @contextmanager
 def compilation_bar(total: int, *, enabled: bool) -> Iterator[Any]:
     """Open a bar of functions being compiled, in a terminal or notebook; it disappears in the end."""
-    bar = tqdm_bar(total, 0, "", bar_format=BAR_FORMAT, leave=False, hidden=not enabled)
+    bar = tqdm_bar(total, 0, "", bar_format=LINE + " [{elapsed}]", leave=False, hidden=not enabled)
     try:
         yield bar
     finally:
@@ -29,43 +31,43 @@ def compilation_bar(total: int, *, enabled: bool) -> Iterator[Any]:
 
 @contextmanager
 def shown_compilation(fits: Collection[str], *, enabled: bool) -> Iterator[None]:
-    """Show a bar while functions are compiled in this block, by a fit of these kinds (`fit_names`)."""
-    if not enabled or not _showing.acquire(blocking=False):
+    """Show a line while a function is compiled in this block, by a fit of these kinds (`fit_names`)."""
+    if not (enabled and bars_are_shown()) or not _showing.acquire(blocking=False):
         yield
         return
-    listener = _Listener(fits)
     try:
-        with event.install_listener(_EVENT, listener):
+        with event.install_listener(_EVENT, _Listener(fits)):
             yield
     finally:
-        listener.close()
         _showing.release()
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
-    """Opens a bar when the first function is compiled, and counts those that are done.
+    """Writes a line on stderr when a function is compiled, and erases it afterwards: bars of chains come in between.
 
     Functions that are compiled because another one calls them do not count.
     """
 
     def __init__(self, fits: Collection[str]) -> None:
         self._fits = fits
-        self._depth = 0
-        self._bar: Any = None
+        self._depth = self._begun = self._total = 0
 
     def on_start(self, event: Any) -> None:
-        if self._depth == 0 and self._bar is None:
-            missing = sum(not function.is_compiled() for function in functions_of(self._fits, predictions=False))
-            self._bar = tqdm_bar(missing, 0, "", bar_format=BAR_FORMAT, leave=False)
+        if self._depth == 0:
+            if self._begun == 0:
+                missing = [f for f in functions_of(self._fits, predictions=False) if not f.is_compiled()]
+                self._total = len(missing)
+            self._begun += 1
+            self._total = max(self._total, self._begun)  # a custom kernel is not in the list
+            self._write(LINE.format(n_fmt=self._begun, total_fmt=self._total))
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
+        if self._depth == 1:  # 0: begun before the block, by another thread
+            self._write("")
         self._depth = max(self._depth - 1, 0)
-        if self._depth == 0 and self._bar is not None:  # None: begun before the block, by another thread
-            self._bar.total = max(self._bar.total, self._bar.n + 1)  # a custom kernel is not in the list
-            self._bar.update()
 
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.close()
+    @staticmethod
+    def _write(text: str) -> None:
+        blank = " " * (shutil.get_terminal_size().columns - 1)
+        print(f"\r{blank}\r", end=text, file=sys.stderr, flush=True)

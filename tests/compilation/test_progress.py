@@ -1,4 +1,4 @@
-"""While functions are compiled, a terminal says so."""
+"""While a function is compiled, a terminal says so."""
 
 from __future__ import annotations
 
@@ -10,31 +10,22 @@ from hmcgp.compilation import progress
 from hmcgp.numerics.compiled import compiled
 
 
-class Bar:
-    """What tqdm's bar was asked to show."""
+class Terminal:
+    """Lines that have been on the screen since the test began."""
 
-    def __init__(self, total):
-        self.n, self.total, self.closed = 0, total, False
+    def __init__(self, capsys):
+        self._capsys = capsys
 
-    def update(self):
-        self.n += 1
-
-    def close(self):
-        self.closed = True
+    def shown(self):
+        texts = [text.strip() for text in self._capsys.readouterr().err.split("\r")]
+        return list(dict.fromkeys(text for text in texts if text))
 
 
 @pytest.fixture
-def bars(monkeypatch):
-    opened = []
-
-    def open_bar(total, done, description, **options):
-        assert options["bar_format"].startswith("compiling, once: {n_fmt} of {total_fmt} functions")
-        opened.append(Bar(total))
-        return opened[-1]
-
-    monkeypatch.setattr(progress, "tqdm_bar", open_bar)
+def terminal(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "bars_are_shown", lambda: True)
     monkeypatch.setattr(progress, "functions_of", lambda fits, predictions: [])
-    return opened
+    return Terminal(capsys)
 
 
 def new_function():
@@ -51,15 +42,14 @@ def new_function():
     return outer
 
 
-def test_functions_are_counted_without_those_that_they_call(bars):
+def test_functions_are_counted_without_those_that_they_call(terminal):
     with progress.shown_compilation(["logistic"], enabled=True):
         new_function()(1.0)
         new_function()(2.0)
-    (bar,) = bars
-    assert (bar.n, bar.total, bar.closed) == (2, 2, True)
+    assert terminal.shown() == ["compiling, once: 1 of 1 functions", "compiling, once: 2 of 2 functions"]
 
 
-def test_the_total_is_what_the_fit_still_lacks(bars, monkeypatch):
+def test_the_total_is_what_the_fit_still_lacks(terminal, monkeypatch):
     class Listed:
         def __init__(self, done):
             self.is_compiled = lambda: done
@@ -69,38 +59,47 @@ def test_the_total_is_what_the_fit_still_lacks(bars, monkeypatch):
     )
     with progress.shown_compilation(["logistic"], enabled=True):
         new_function()(1.0)
-    assert (bars[0].n, bars[0].total) == (1, 2)
+    assert terminal.shown() == ["compiling, once: 1 of 2 functions"]
 
 
-def test_nothing_is_shown_where_nothing_is_compiled_or_not_wanted(bars):
+def test_the_line_is_erased(terminal, capsys):
+    with progress.shown_compilation([], enabled=True):
+        new_function()(1.0)
+    *_, blank, end = capsys.readouterr().err.split("\r")
+    assert blank.isspace()
+    assert end == ""
+
+
+def test_nothing_is_shown_where_nothing_is_compiled_or_not_wanted(terminal, monkeypatch):
     function = new_function()
     with progress.shown_compilation(["logistic"], enabled=False):
         function(1.0)
     with progress.shown_compilation(["logistic"], enabled=True):
         function(1.0)
-    assert bars == []
+    monkeypatch.setattr(progress, "bars_are_shown", lambda: False)  # neither terminal nor notebook
+    with progress.shown_compilation(["logistic"], enabled=True):
+        new_function()(1.0)
+    assert terminal.shown() == []
 
 
-def test_blocks_in_blocks_and_other_threads_share_one_bar(bars):
+def test_blocks_in_blocks_and_other_threads_share_one_line(terminal):
     with progress.shown_compilation([], enabled=True), progress.shown_compilation([], enabled=True):
         thread = threading.Thread(target=new_function(), args=(1.0,))
         thread.start()
         thread.join()
-    assert len(bars) == 1
+    assert terminal.shown() == ["compiling, once: 1 of 1 functions"]
     with progress.shown_compilation([], enabled=True):
         new_function()(1.0)
-    assert len(bars) == 2
+    assert terminal.shown() == ["compiling, once: 1 of 1 functions"]
 
 
-def test_an_error_ends_the_block(bars):
+def test_an_error_ends_the_block(terminal):
     def fail():
         with progress.shown_compilation([], enabled=True):
-            new_function()(1.0)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert bars[0].closed
     with progress.shown_compilation([], enabled=True):
         new_function()(1.0)
-    assert len(bars) == 2
+    assert terminal.shown() == ["compiling, once: 1 of 1 functions"]

@@ -14,7 +14,7 @@ from hmcgp.samplers.chains.record import Record
 from hmcgp.samplers.integrators import init
 from hmcgp.samplers.start import first_start
 
-TIMING = "hmcgp: timing one evaluation (the first one in a new installation compiles) ..."
+TIMING = "hmcgp: timing one evaluation ..."
 REFUSE = 1.5  # refuse a run whose warm-up would take this many times max_time: forecasts are not that far off
 TIMINGS = 3  # of which the shortest counts, as a busy machine only makes them longer
 NUDGE = 0.05  # change of every coordinate, about a leapfrog step, so that the solver has to iterate
