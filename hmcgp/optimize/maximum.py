@@ -33,9 +33,10 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import ExpectationDensity, LogDensity
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.checks import check_count, name_among
 from hmcgp.runtime.memory import check_memory
-from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks, single_blas_thread
+from hmcgp.runtime.parallel import resolve_n_jobs, run_tasks
 from hmcgp.runtime.random import RandomStateLike, spawn_generators
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.ascent import Objective, Optimum, climb, descend, hessian

@@ -16,7 +16,7 @@ import numpy as np
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import LogDensity
 from hmcgp.optimize.maximum import climb_from_starts
-from hmcgp.runtime.parallel import single_blas_thread
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.ascent import hessian

@@ -2,8 +2,7 @@
 
 Chains, restarts and predictions run in threads (the compiled evidence releases the interpreter lock).  Inside
 `joblib.parallel_config(backend="loky")` they run in processes, inside `backend="dask"` on a cluster.  Meanwhile BLAS
-runs on one thread per worker, for two reasons: workers x BLAS threads never exceeds the number of workers, and sums
-inside a factorisation keep their order, so that draws do not depend on `n_jobs`, bit for bit.
+runs on one thread per worker (`blas_threads`), so that draws do not depend on `n_jobs`, bit for bit.
 
 When a call fails, or on Ctrl-C, threads end at their next evaluation and are waited for: none goes on in the
 background.
@@ -15,15 +14,14 @@ import numbers
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache, reduce
+from functools import reduce
 from typing import Any, TypeAlias
 
 import joblib
-import scipy.linalg  # noqa: F401  its BLAS must be loaded before the controller looks for libraries
 from joblib.parallel import get_active_backend
-from threadpoolctl import ThreadpoolController
 
 from hmcgp.errors import InvalidInput
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.interrupts import StopFlag, deferred_interrupts, immediate_interrupts, working_for
 
 _GROUP = 8  # results that a worker of a cluster joins
@@ -216,34 +214,3 @@ class _Work:
                 while self._running and not self.stop.insisted:
                     self._idle.wait(0.1)  # seconds; without a limit, Windows would not notice Ctrl-C
             raise
-
-
-@cache
-def _controller() -> Any:
-    return ThreadpoolController()  # the scan of loaded libraries takes 6 ms, a limit afterwards 0.03 ms
-
-
-_blas_lock = threading.Lock()
-_blas_users = 0
-_blas_limit: Any = None
-
-
-@contextmanager
-def single_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread per caller, process-wide, until the last of overlapping blocks ends.
-
-    The limit of OpenBLAS belongs to the process.  Overlapping blocks that each restored the previous limit would leave
-    it at one thread for good, so the first block sets it and the last one restores it.
-    """
-    global _blas_users, _blas_limit  # noqa: PLW0603  the limit is the process's, so is the count
-    with _blas_lock:
-        if _blas_users == 0:
-            _blas_limit = _controller().limit(limits=1, user_api="blas")
-        _blas_users += 1
-    try:
-        yield
-    finally:
-        with _blas_lock:
-            _blas_users -= 1
-            if _blas_users == 0:
-                _blas_limit.restore_original_limits()

@@ -10,7 +10,7 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.numerics.density import LogDensity
-from hmcgp.runtime.parallel import single_blas_thread
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import Work, evaluate
 from hmcgp.samplers.trace import Info, Trace

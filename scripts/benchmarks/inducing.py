@@ -38,7 +38,7 @@ from hmcgp.evidence.low_rank import spread as spread_sums
 from hmcgp.model import block_work
 from hmcgp.model.inducing import pivoted_inputs, spread_inputs, with_inducing
 from hmcgp.posterior.predict import latent_moments, probabilities
-from hmcgp.runtime.parallel import single_blas_thread
+from hmcgp.runtime.blas_threads import single_blas_thread
 
 MOST_DENSE = 4000  # rows for which the dense model is computed
 STEP = 0.02  # in unconstrained coordinates, of a leapfrog

@@ -26,7 +26,7 @@ from hmcgp import GPRegressor
 from hmcgp.evidence import EP, Laplace
 from hmcgp.kernels import Constant, Linear, SquaredExponential
 from hmcgp.likelihoods import Binomial, Logistic, NegativeBinomial, Ordinal, Poisson, StudentT
-from hmcgp.runtime.parallel import single_blas_thread
+from hmcgp.runtime.blas_threads import single_blas_thread
 
 SHARES = (0.0, 0.1, 0.25)
 TABLES = 10

@@ -123,7 +123,7 @@ def test_the_older_control_groups(tmp_path):
 
 MEASURE = """
 import numpy as np
-from hmcgp.runtime.parallel import single_blas_thread
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.kernels import SquaredExponential
 from hmcgp.model import Model
 rng = np.random.default_rng(0)

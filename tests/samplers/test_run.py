@@ -14,7 +14,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from hmcgp.errors import HmcgpError, InvalidInput
-from hmcgp.runtime.parallel import resolve_n_jobs, single_blas_thread
+from hmcgp.runtime.blas_threads import single_blas_thread
+from hmcgp.runtime.parallel import resolve_n_jobs
 from hmcgp.runtime.random import as_generator, spawn_generators
 from hmcgp.samplers import HMC, Metropolis, TreeInfo, sample
 from hmcgp.samplers.trace import Info

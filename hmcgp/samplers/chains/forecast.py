@@ -6,7 +6,7 @@ import sys
 import time
 
 from hmcgp.errors import InvalidInput
-from hmcgp.runtime.parallel import single_blas_thread
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.progress import bars_are_shown
 from hmcgp.runtime.random import restore_generator
 from hmcgp.samplers.chains.chain import ChainTask, Run

@@ -9,8 +9,9 @@ import numpy as np
 from hmcgp.errors import HmcgpError
 from hmcgp.numerics.density import LogDensity
 from hmcgp.numerics.weighted import pareto_smoothed
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.interrupts import Stopped, raise_if_interrupt
-from hmcgp.runtime.parallel import resolve_n_jobs, single_blas_thread
+from hmcgp.runtime.parallel import resolve_n_jobs
 from hmcgp.runtime.random import RandomStateLike, as_generator, spawn_generators
 from hmcgp.samplers.chains.assembly import assemble
 from hmcgp.samplers.chains.forecast import announce
