@@ -35,6 +35,7 @@ from hmcgp.optimize import find_map, find_modes
 from hmcgp.optimize.maximum import point_trace
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.reporting import diagnostics
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.fingerprint import digest
 from hmcgp.runtime.interrupts import check_interrupt, deferred_interrupts, take_interrupt
 from hmcgp.runtime.random import RandomStateLike
@@ -138,7 +139,7 @@ class GaussianProcess(Inspection, Conventions):
         """Validated rows of a fit."""
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, row_data: Any = None) -> Self:
-        with all_or_nothing(self):  # no new model beside old draws
+        with all_or_nothing(self), single_blas_thread():  # no new model beside old draws
             sampler = check_settings(self)
             table = self._training_table(X, y, row_data, sample_weight)
             self._keep_table(table.inputs, table.targets)
@@ -271,7 +272,7 @@ class GaussianProcess(Inspection, Conventions):
         return self._append(X, y, sample_weight)
 
     def _append(self, X: Any, y: Any, sample_weight: Any, row_data: Any = None) -> Self:
-        with all_or_nothing(self):
+        with all_or_nothing(self), single_blas_thread():
             check_is_fitted(self)
             X, y, weights, row_data = drop_zero_weight_rows(X, y, sample_weight, row_data)
             X = self._scaled(X)

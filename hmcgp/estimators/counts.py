@@ -19,6 +19,7 @@ from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Counts, Likelihood
 from hmcgp.model.compatibility import as_likelihood
 from hmcgp.posterior import predict, responses
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.checks import check_between, check_count, check_quantiles, name_among
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
@@ -303,7 +304,8 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         check_count("n_samples", n_samples, 1)
         model, draws, X = self._new_inputs(X, each_draw=True)
         sizes = self._new_sizes(len(X), exposure, trials)
-        return responses.samples(check_random_state(random_state), model, draws, X, sizes, n_samples).T
+        with single_blas_thread():
+            return responses.samples(check_random_state(random_state), model, draws, X, sizes, n_samples).T
 
     def score(  # type: ignore[override]
         self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, trials: Any = None

@@ -16,6 +16,7 @@ from hmcgp.posterior.leave_one_out import log_predictive_per_draw
 from hmcgp.posterior.weights import WeightedDraws, resampled
 from hmcgp.reporting import units as reporting_units
 from hmcgp.reporting.arviz_export import build_tree
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.checks import check_count, check_flag
 from hmcgp.runtime.random import RandomStateLike, as_generator
 from hmcgp.runtime.typing import Array
@@ -48,7 +49,8 @@ def to_arviz(
         groups["log_likelihood"] = {"y": _in_chains(trace, _log_predictive(gp, trace)[positions])}
     if posterior_predictive:
         draws = WeightedDraws(trace.flat, trace.weight)[positions]
-        drawn = _in_chains(trace, gp._targets.replicates(rng, model, draws, gp.n_jobs))
+        with single_blas_thread():
+            drawn = _in_chains(trace, gp._targets.replicates(rng, model, draws, gp.n_jobs))
         groups |= {"observed_data": _with_codes(gp, observed), "posterior_predictive": _with_codes(gp, drawn)}
     if prior:
         drawn = np.array([model.constrain(model.initial(rng)) for _ in range(prior)])

@@ -23,6 +23,7 @@ from hmcgp.posterior.audit_report import Audit
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.reporting import diagnostics
 from hmcgp.reporting import units as reporting_units
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers import Trace
@@ -88,7 +89,8 @@ class Inspection(PredictiveChecks):
         """
         check_is_fitted(self)
         theta = self._best if theta is None else theta
-        return self.model_.log_evidence(theta) if eval_gradient else self.model_.posterior(theta)[1].log_z
+        with single_blas_thread():
+            return self.model_.log_evidence(theta) if eval_gradient else self.model_.posterior(theta)[1].log_z
 
     def loo(self) -> leaving_out.LeaveOneOut:
         """How well each training row is predicted by all others, without refitting.

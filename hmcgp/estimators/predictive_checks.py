@@ -16,6 +16,7 @@ from hmcgp.likelihoods import is_gaussian
 from hmcgp.posterior import leave_one_out, predict
 from hmcgp.posterior.prior import prior_functions
 from hmcgp.posterior.weights import WeightedDraws, resampled
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.checks import check_count, check_flag
 from hmcgp.runtime.random import RandomStateLike, as_generator
 from hmcgp.runtime.typing import Array
@@ -92,7 +93,8 @@ class PredictiveChecks:
         theta = kept.theta[resampled(kept.weight)]
         theta = theta[np.linspace(0, len(theta) - 1, n_draws).astype(int)]
         draws = WeightedDraws.of(theta)
-        return np.asarray(gp._targets.replicates(as_generator(random_state), gp.model_, draws, gp.n_jobs))
+        with single_blas_thread():
+            return np.asarray(gp._targets.replicates(as_generator(random_state), gp.model_, draws, gp.n_jobs))
 
     def prior_predictive(
         self,
@@ -136,7 +138,8 @@ class PredictiveChecks:
         gp = _with_prior(self, X, y)
         rng, model = as_generator(random_state), gp.model_
         rows = gp._targets.layout.prediction_inputs(gp._scaled(X if at is None else at))
-        thetas, functions = prior_functions(rng, model, rows, n_draws)
+        with single_blas_thread():
+            thetas, functions = prior_functions(rng, model, rows, n_draws)
         likelihoods = [model.likelihood_at(theta) for theta in thetas]
         pairs = zip(likelihoods, functions, strict=True)
         if model.likelihood.targets == "counts":

@@ -19,6 +19,7 @@ from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood, StudentT, is_gaussian
 from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import outliers, predict, responses
+from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.checks import check_between, check_count, check_quantiles, lowered, name_among
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
@@ -208,7 +209,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         return mean, np.sqrt(variance)
 
     def _predict_jointly(self, X: Any) -> tuple[Array, Array]:
-        mean, covariance = self._targets.layout.mixture_covariance(*self._new_inputs(X))
+        with single_blas_thread():
+            mean, covariance = self._targets.layout.mixture_covariance(*self._new_inputs(X))
         return self._targets.in_units(mean), self._targets.unit**2 * covariance
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
@@ -297,7 +299,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         """
         check_count("n_samples", n_samples, 1)
         rng, inputs = check_random_state(random_state), self._new_inputs(X, each_draw=True)
-        samples = self._targets.layout.samples(rng, *inputs, n_samples)
+        with single_blas_thread():
+            samples = self._targets.layout.samples(rng, *inputs, n_samples)
         return np.moveaxis(self._targets.in_units(samples), 0, -1)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
