@@ -1,10 +1,11 @@
-"""Tables and targets of any make (arrays, lists, pandas, polars, pyarrow) as numbers.
+"""Convert X and y (arrays, lists, pandas, polars, pyarrow) to float arrays.
 
-narwhals reads the columns of a DataFrame, so that all makes go one way:
+narwhals reads the columns of a DataFrame, so that all libraries are treated alike:
 
     numbers, booleans                     float64
     categories, Enums, text               codes 0, 1, …, for `kernels.Categorical`
-    dates, durations, periods, lists, …   refused, with the name of the column
+    numbers written as text               an error that names the column (`text_columns`)
+    dates, durations, periods, lists, …   an error that names the column
 """
 
 from __future__ import annotations
@@ -22,18 +23,29 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from hmcgp.errors import DataWarning, InvalidInput, warn_user
+from hmcgp.estimators.text_columns import (
+    check_not_numbers,
+    is_number,
+    known_spellings,
+    listed,
+    warn_about_levels,
+    warn_about_spellings,
+)
 from hmcgp.runtime.typing import Array
 
 _UNKNOWN = -1.0  # the code of a category that was not among the training rows
 _MISSING = "(missing)"  # the level of missing categories
-_SHOWN = 5  # names listed in a message before "…"
+_SHOWN = 5  # levels listed in a message
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
 _OF_TEXT = (nw.Categorical, nw.Enum, nw.String)
 _TURN_TO_NUMBERS = (
     "Turn it into numbers that mean something here: the days since a date (or seconds of a duration), the hour, the "
     "month, or a category such as the weekday"
 )
-_MAKE_ONE_KIND = "Make all of it numbers, or all of it text (astype(str)), which is then a category."
+_MAKE_ONE_KIND = (
+    "Replace this text by numbers, or by NaN where a number is missing. If the column is a category, make all of it "
+    "text (astype(str))."
+)
 _ENCODE_TEXT = (
     "Give a DataFrame, whose columns of text are taken as categories, or turn the text into numbers "
     "(sklearn.preprocessing has OneHotEncoder)."
@@ -52,9 +64,11 @@ class Columns:
 
     @classmethod
     def learn(cls, X: Any, missing: str = "error") -> Columns:
-        """Find the columns of a DataFrame that hold categories or text; warn of many levels and of orders ignored.
+        """Find the columns of a DataFrame that hold categories or text.
 
-        Missing categories are a level of their own if `missing` is "indicator", and refused otherwise.
+        Text that is mostly numbers is an error.  Warns about categories that differ in case or spaces only, that have
+        many levels, or whose order is ignored.  Missing categories are a separate level, or an error if `missing` is
+        "error".
         """
         frame = _frame(X, "X")
         if frame is None:
@@ -64,9 +78,13 @@ class Columns:
             for name, column in zip(input_names(frame.columns), frame.iter_columns(), strict=True)
             if _holds_text(column)
         }
-        found = cls({name: np.unique(_labels(column, missing == "indicator")) for name, column in columns.items()})
+        for name, column in columns.items():
+            if not _is_declared(column):
+                check_not_numbers(name, column.drop_nulls().to_list())
+        found = cls({name: np.unique(_labels(column, missing != "error")) for name, column in columns.items()})
         _warn_about_order({name: column for name, column in columns.items() if _is_ordered(column)})
-        _warn_about_levels({name: len(levels) for name, levels in found.categories.items()}, len(frame))
+        warn_about_spellings(found.categories)
+        warn_about_levels({name: len(levels) for name, levels in found.categories.items()}, len(frame))
         return found
 
     def encode(self, X: Any) -> Any:
@@ -152,11 +170,6 @@ def plain_numbers(y: Any, name: str, about_text: str) -> Any:
     return _floats(values.astype(object).ravel(), f"'{name}'", about_text).reshape(values.shape)
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names for a message, the first few of them."""
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-
-
 # -- DataFrames ------------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +197,11 @@ def _holds_text(column: nw.Series[Any]) -> bool:
     return len(there) > 0 and all(isinstance(value, str) for value in there)
 
 
+def _is_declared(column: nw.Series[Any]) -> bool:
+    """Whether the type of the column says that it holds categories."""
+    return isinstance(column.dtype, nw.Categorical | nw.Enum)
+
+
 def _is_ordered(column: nw.Series[Any]) -> bool:
     """Whether an order was declared; an Enum of polars always has one, and is often no more than a list of names."""
     return bool(getattr(getattr(column.to_native(), "dtype", None), "ordered", False))
@@ -207,9 +225,18 @@ def _codes(column: nw.Series[Any], known: NDArray[Any]) -> Array:
     place = np.minimum(np.searchsorted(known, found), len(known) - 1)
     is_known = known[place] == found
     if not is_known.all():
+        unknown = list(dict.fromkeys(found[~is_known].tolist()))
+        if column.dtype.is_numeric() or column.dtype == nw.Boolean:
+            raise InvalidInput(
+                f"column {column.name!r} holds numbers ({listed(unknown)}), and held text or categories "
+                f"({listed(list(map(repr, known.tolist())))}) in the rows that were fitted. Write the same categories "
+                "as there."
+            )
+        spellings = known_spellings(unknown, known.tolist())
+        hint = f" Some differ from known ones in case or spaces only: {listed(spellings)}." if spellings else ""
         warn_user(
             f"{int((~is_known).sum())} rows have categories of {column.name!r} that were not among the training rows "
-            f"({listed(list(dict.fromkeys(found[~is_known])))}): they are taken as different from all of those.",
+            f"({listed(unknown)}): they are taken as different from all of those.{hint}",
             DataWarning,
         )
     return np.where(is_known, place.astype(np.float64), _UNKNOWN)
@@ -220,9 +247,19 @@ def _numbers(column: nw.Series[Any]) -> Array:
     if dtype.is_numeric() or dtype == nw.Boolean:
         return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
     if _holds_text(column):
-        raise InvalidInput(f"{what} holds text or categories, and held numbers in the rows that were fitted.")
+        raise _text_for_numbers(column, what)
     _refuse_types(column, what)
     return _floats(column.to_numpy(), what, _MAKE_ONE_KIND)
+
+
+def _text_for_numbers(column: nw.Series[Any], what: str) -> InvalidInput:
+    """Return the error for text in a column that held numbers in the rows that were fitted."""
+    texts = list(dict.fromkeys(map(str, column.drop_nulls().to_list())))
+    shown = [repr(text) for text in texts if not is_number(text)] or list(map(repr, texts))
+    return InvalidInput(
+        f"{what} holds text or categories ({listed(shown)}), and held numbers in the rows that were fitted. Convert it "
+        "to numbers, with NaN where one is missing (pandas.to_numeric with errors='coerce' does)."
+    )
 
 
 def _refuse_types(column: nw.Series[Any], what: str) -> None:
@@ -287,6 +324,7 @@ def _floats(values: NDArray[Any], what: str, about_text: str) -> Array:
 def _no_numbers(values: NDArray[Any], what: str, about_text: str, error: Exception) -> InvalidInput:
     """The error to raise for a column that numpy cannot read as numbers."""
     text = [value for value in values if isinstance(value, str | bytes)]
+    text = [value for value in text if not (isinstance(value, str) and is_number(value))] or text
     if text:
         shown = listed(list(dict.fromkeys(map(repr, text))))
         return InvalidInput(f"{what} holds text ({shown}) in {len(text)} of {len(values)} rows. {about_text}")
@@ -313,17 +351,6 @@ def _checked_targets(values: NDArray[Any], what: str, given: Any = None) -> Any:
 
 
 # -- warnings --------------------------------------------------------------------------------------------------------
-
-
-def _warn_about_levels(levels: dict[str, int], n_rows: int) -> None:
-    fine = [f"{name!r} has {n} levels" for name, n in levels.items() if 2 * n > n_rows]
-    if fine:
-        warn_user(
-            f"{listed(fine)} in {n_rows} rows: a category with more levels than half the rows tells rows apart, not "
-            "groups of them, and new rows mostly have a level that was never seen. Drop the column if it is an "
-            "identifier, make it numbers if it holds numbers as text, or join rare levels.",
-            DataWarning,
-        )
 
 
 def _warn_about_order(columns: dict[str, nw.Series[Any]]) -> None:

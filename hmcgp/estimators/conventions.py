@@ -12,9 +12,9 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from hmcgp.errors import InvalidInput
-from hmcgp.estimators.columns import listed
 from hmcgp.estimators.nested_parameters import nested_parts, with_part
 from hmcgp.estimators.saving import load_estimator, save_estimator
+from hmcgp.estimators.text_columns import listed
 from hmcgp.reporting import diagnostics
 
 

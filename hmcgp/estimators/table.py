@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import DataWarning, warn_user
-from hmcgp.estimators.columns import Columns, input_names, listed
+from hmcgp.estimators.columns import Columns, input_names
 from hmcgp.estimators.gaps import Gaps
 from hmcgp.estimators.outputs import OneOutput
 from hmcgp.estimators.scaling import Scaling
 from hmcgp.estimators.settings import validated
+from hmcgp.estimators.text_columns import listed
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel, Parameter
 from hmcgp.kernels.per_class import PerClass
