@@ -104,6 +104,29 @@ class Columns:
         return np.array([name in self.categories for name in names], dtype=bool)
 
 
+def in_fitted_order(X: Any, fitted: Sequence[str] | None) -> Any:
+    """Return a DataFrame with its columns in the order of the fit, by name; other tables unchanged.
+
+    Columns that are missing, or that were not in the fit, are an error with the words of scikit-learn's.
+    """
+    frame = _frame(X, "X")
+    if fitted is None or frame is None or not all(isinstance(name, str) for name in frame.columns):
+        return X
+    names = list(frame.columns)
+    if names == list(fitted):
+        return X
+    unseen = [repr(name) for name in names if name not in set(fitted)]
+    absent = [repr(name) for name in fitted if name not in set(names)]
+    if unseen or absent:
+        parts = ["The feature names should match those that were passed during fit."]
+        if unseen:
+            parts.append(f"Feature names unseen at fit time: {listed(unseen)}. Drop these columns.")
+        if absent:
+            parts.append(f"Feature names seen at fit time, yet now missing: {listed(absent)}. Add these columns.")
+        raise InvalidInput(" ".join(parts))
+    return frame.select(list(fitted)).to_native()
+
+
 def input_names(names: Sequence[Any]) -> list[str]:
     """Names of inputs: those of the columns if all are text, as scikit-learn has it, otherwise x0, x1, …."""
     return list(names) if all(isinstance(name, str) for name in names) else [f"x{i}" for i in range(len(names))]

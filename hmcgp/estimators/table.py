@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmcgp.errors import DataWarning, warn_user
-from hmcgp.estimators.columns import Columns, input_names
+from hmcgp.estimators.columns import Columns, in_fitted_order, input_names
 from hmcgp.estimators.gaps import Gaps
 from hmcgp.estimators.outputs import OneOutput
 from hmcgp.estimators.scaling import Scaling
@@ -60,7 +60,8 @@ class Inputs:
         return cls(names, columns, gaps, scaling)
 
     def encode(self, gp: Any, X: Any) -> Array:
-        """Validated new inputs on the scale of the model, gaps filled; `gp` knows the names of the columns."""
+        """Validated new inputs on the scale of the model, missing values filled, columns in the order of the fit."""
+        X = in_fitted_order(X, getattr(gp, "feature_names_in_", None))
         had_gaps = [self.names[j] for j in self.gaps.columns]
         return self.scaling.apply(self.gaps.complete(validated(gp, self.columns.encode(X), had_gaps, reset=False)))
 

@@ -73,10 +73,9 @@ def test_several_outputs_of_either_make(outputs):
     np.testing.assert_array_equal(fits[1].predict(SAME.select("dose")), fits[0].predict(TABLE[["dose"]]))
 
 
-def test_columns_in_another_order_are_refused_as_by_scikit_learn(gp):
+def test_columns_in_another_order_are_taken_by_name(gp):
     for table in (TABLE, SAME):
-        with pytest.raises(ValueError, match="must be in the same order"):
-            gp.predict(table[["age", "dose", "male", "site"]])
+        np.testing.assert_array_equal(gp.predict(table[["age", "dose", "male", "site"]]), gp.predict(table))
 
 
 def test_missing_categories_of_polars_are_refused(gp):

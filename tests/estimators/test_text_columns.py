@@ -101,3 +101,28 @@ def test_a_type_that_changes_between_fit_and_predict_is_an_error(gp):
     for table in libraries(dose=[0.1, 0.2], site=[1.0, 2.0]):
         with pytest.raises(InvalidInput, match=r"'site' holds numbers \(1.0, 2.0\), and held text.*'east'"):
             gp.predict(table)
+
+
+def test_columns_in_another_order_are_reordered_by_name(gp):
+    columns = {"dose": [0.1, 0.2], "site": ["north", "south"]}
+    wanted = gp.predict(pd.DataFrame(columns))
+    for table in libraries(**dict(reversed(columns.items()))):
+        np.testing.assert_array_equal(gp.predict(table), wanted)
+
+
+def test_reordered_columns_are_reordered_when_appended(gp, tmp_path):
+    gp.save(tmp_path / "gp.hmcgp")
+    new = pd.DataFrame({"site": ["north"], "dose": [0.7]})
+    one, two = (GPRegressor.load(tmp_path / "gp.hmcgp") for _ in range(2))
+    one.append(new, [0.0])
+    two.append(new[["dose", "site"]], [0.0])
+    np.testing.assert_array_equal(one.model_.X, two.model_.X)
+
+
+def test_missing_and_extra_columns_are_named(gp):
+    for table in libraries(dose=[0.1, 0.2], centre=["a", "b"]):
+        with pytest.raises(InvalidInput, match=r"unseen at fit time: 'centre'.*yet now missing: 'site'"):
+            gp.predict(table)
+    for table in libraries(site=["north"], dose=[0.1], note=["<0.6"]):
+        with pytest.raises(InvalidInput, match=r"should match those .* unseen at fit time: 'note'\. Drop"):
+            gp.predict(table)
