@@ -6,7 +6,7 @@ import os
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
 from hmcgp.estimators.columns import target_name
 from hmcgp.estimators.conventions import Conventions
 from hmcgp.estimators.default_sampler import default_sampler
+from hmcgp.estimators.imputation import RowParts, Rows, TrainingValues, warn_about_missing
 from hmcgp.estimators.inducing import checked_error, may_use_inducing, with_chosen_inducing
 from hmcgp.estimators.inducing_error import InducingError
 from hmcgp.estimators.inspection import Inspection
@@ -99,10 +100,11 @@ class GaussianProcess(Inspection, Conventions):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
-            Numeric, finite inputs; NaN where one is missing, with `missing="indicator"`.  A DataFrame may be of pandas
-            or polars (or whatever narwhals reads).  Its columns of categories, Enums or text are categories: the
-            default kernel is then that of the others times `kernels.Categorical`, and in `GPClassifier` their effects
-            are added.  Booleans are the numbers 0 and 1.
+            Numeric, finite inputs; NaN where one is missing, unless `missing="error"`.  A DataFrame may be of pandas,
+            polars or pyarrow (or whatever narwhals reads); new rows may have its columns in another order.  Its columns
+            of categories, Enums or text are categories: the default kernel is then that of the others times
+            `kernels.Categorical`, and in `GPClassifier` their effects are added.  Text that is mostly numbers is an
+            error.  Booleans are the numbers 0 and 1.
         y : array-like or Series of shape (n,)
             `GPClassifier` takes two or more different labels (numbers, strings or booleans), `GPOrdinal` ordered
             classes, `GPCounts` whole numbers >= 0, and `GPRegressor` finite real numbers.
@@ -120,8 +122,9 @@ class GaussianProcess(Inspection, Conventions):
         sklearn.exceptions.ConvergenceWarning
             When the chains do not agree, or hold too few effective draws, or diverged.
         DataWarning
-            For constant inputs, duplicate rows, categories with more levels than half the rows or an order (which is
-            ignored), inputs of very different scales with `standardize=False`, and more hyperparameters than rows.
+            For constant inputs, duplicate rows, missing values with `missing="auto"`, categories with more levels than
+            half the rows, with an order (which is ignored) or that differ in case or spaces only, inputs of very
+            different scales with `standardize=False`, and more hyperparameters than rows.
         ApproximationWarning
             For failures of the solver.
         InterruptedWarning
@@ -315,11 +318,39 @@ class GaussianProcess(Inspection, Conventions):
         """
         check_is_fitted(self)
         X = self._targets.layout.prediction_inputs(self._scaled(X))
-        if each_draw and isinstance(self.predict_draws, str):
-            averaged = self._averaged_draws()
-            kept = None if averaged.kept is None else averaged.kept.part("each draw")
-            return self.model_, replace(self._kept_draws(), kept=kept, progressbar=averaged.progressbar), X
-        return self.model_, self._averaged_draws(), X
+        return self.model_, self._prediction_draws(each_draw=each_draw), X
+
+    def _prediction_draws(self, *, each_draw: bool) -> WeightedDraws:
+        averaged = self._averaged_draws()
+        if not (each_draw and isinstance(self.predict_draws, str)):
+            return averaged
+        kept = None if averaged.kept is None else averaged.kept.part("each draw")
+        return replace(self._kept_draws(), kept=kept, progressbar=averaged.progressbar)
+
+    def _row_parts(self, X: Any, *, each_draw: bool = False) -> RowParts:
+        """Return new rows to predict one by one, those with missing values without an indicator as copies."""
+        check_is_fitted(self)
+        inputs = self._inputs.encode_incomplete(self, X)
+        warn_about_missing(inputs, self._inputs.names)
+        draws = self._prediction_draws(each_draw=each_draw)
+        return RowParts(inputs, self._training_values, self._targets.layout.prediction_inputs, draws)
+
+    def _predict_rows(
+        self, X: Any, predicted: Callable[[WeightedDraws, Array, Rows, int], Array], *, each_draw: bool = False
+    ) -> Array:
+        """Predict each new row by itself; missing values without an indicator are averaged over training values.
+
+        `predicted` takes the draws, inputs of the model, the rows that they belong to and their number for each row,
+        and returns an array with an entry for each row.
+        """
+        parts = self._row_parts(X, each_draw=each_draw)
+        return parts.merged([predicted(parts.draws, *part) for part in parts])
+
+    def _training_values(self) -> TrainingValues:
+        """Inputs of the training rows, one for each row of the user, with their weights."""
+        X, weights = self.model_.X, self.model_.likelihood.weights
+        both = self._targets.layout.inputs(np.column_stack([np.ones(len(X)) if weights is None else weights, X]))
+        return TrainingValues(both[:, 1:], both[:, 0])
 
     def _averaged_draws(self) -> WeightedDraws:
         """Draws that averages are over, with what predictions keep of them."""

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from hmcgp.estimators.base import GaussianProcess
+from hmcgp.estimators.imputation import average, average_moments, probability_intervals
 from hmcgp.estimators.labels import LabelTargets, label_table
 from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood
 from hmcgp.posterior import audit as auditing
-from hmcgp.posterior import evidence_bounds, intervals, joint, label_noise, predict
+from hmcgp.posterior import evidence_bounds, joint, label_noise, predict
 from hmcgp.posterior.audit_report import Audit
 from hmcgp.runtime.checks import check_between, check_flag
 from hmcgp.runtime.random import RandomStateLike
@@ -97,10 +98,13 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
     standardize : bool, default=True
         Give every input mean 0 and standard deviation 1, which is what the default priors expect.  Length scales of the
         trace then are in units of standard deviations; `summary(units="input")` has those of the table.
-    missing : {"error", "indicator"}, default="error"
-        Missing values in X (NaN, None).  "error" refuses them.  "indicator" gives each input with gaps in the training
-        rows an indicator, 0 or 1, as a further input with its own length scale ("missingindicator_glu"), and fills the
-        gap with the mean; missing categories are a level of their own.  New rows may have gaps in these inputs only.
+    missing : {"auto", "indicator", "error"}, default="auto"
+        Missing values in X (NaN, None).  "error" raises an error.  "indicator" gives each input with missing values in
+        the training rows an indicator, 0 or 1, as a further input with its own length scale ("missingindicator_glu"),
+        and fills the value with the mean; missing categories are a separate category.  Where only new rows have missing
+        values, their predictions are averaged over 20 training values of the input, which widens intervals, with a
+        `DataWarning` (`append`, `audit` and joint samples raise an error).  "auto" is "indicator" with a `DataWarning`
+        if the training rows have missing values.
     random_state : None, int, SeedSequence, Generator or RandomState
         An int makes the fit reproducible.
     progressbar : bool, default=True
@@ -182,7 +186,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         inducing: int | str | Any | None = "auto",
-        missing: str = "error",
+        missing: str = "auto",
     ) -> None:
         self._keep_settings(locals())
 
@@ -214,7 +218,11 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         less than 1e-5.  From 4096 rows on, and with 400 training rows or more, they come from as few of the training
         rows as leave the probabilities of 256 of the rows within 0.002 (`posterior.reduction`).
         """
-        return predict.probabilities(*self._new_inputs(X), n_jobs=self.n_jobs)
+        parts, found = self._row_parts(X), []
+        for part in parts:
+            p = predict.probabilities(self.model_, parts.draws, part.inputs, n_jobs=self.n_jobs)
+            found.append(average(p, part.copies))
+        return parts.merged(found)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of `predict_proba`, of shape (m, C); -inf where a probability is 0."""
@@ -244,6 +252,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
             Lower and upper end for each of `classes_`: ``low, high = gp.predict_proba_interval(X)[:, 1].T`` are those
             of the second class.  Of two classes accurate to all digits, given the draws; of more by quasi-Monte Carlo,
             to about 0.01, or 0.016 at worst of what was measured, and not below 1.5e-8 (`posterior.intervals`).
+            Of more classes, and of label noise of an inferred rate, rows that are averaged over missing values (see
+            `missing`) have the union of the intervals of these values, which is wider than `level` asks for.
 
         Notes
         -----
@@ -251,7 +261,12 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         classes; draws of which nothing could be kept (`clear_cache`) are solved anew for each.
         """
         check_between("level", level, 0.0, 1.0)
-        return intervals.probability_intervals(*self._new_inputs(X), float(level), n_jobs=self.n_jobs)
+        return self._predict_rows(
+            X,
+            lambda draws, inputs, _, copies: probability_intervals(
+                self.model_, draws, inputs, float(level), copies, n_jobs=self.n_jobs
+            ),
+        )
 
     def predict_proba_draws(self, X: Any, latent: bool = False, random_state: RandomStateLike = 0) -> Array:
         """Class probabilities under each draw of the hyperparameters, or samples of all that is not known about them.
@@ -284,7 +299,14 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         check_flag("latent", latent)
         if latent:
             return joint.probability_samples(*self._new_inputs(X, each_draw=True), random_state, n_jobs=self.n_jobs)
-        return predict.probabilities_per_draw(*self._new_inputs(X, each_draw=True), n_jobs=self.n_jobs)
+        by_row = self._predict_rows(
+            X,
+            lambda draws, inputs, _, copies: average(
+                predict.probabilities_per_draw(self.model_, draws, inputs, n_jobs=self.n_jobs).swapaxes(0, 1), copies
+            ),
+            each_draw=True,
+        )
+        return by_row.swapaxes(0, 1)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
         """Mean and variance of the latent function, hyperparameters integrated out.
@@ -298,7 +320,13 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         mean, variance : ndarrays of shape (m,), or (m, C) with C > 2 classes
             Of the mixture over draws.
         """
-        return predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
+        found = self._predict_rows(
+            X,
+            lambda draws, inputs, _, copies: average_moments(
+                *predict.mixture_moments(self.model_, draws, inputs, n_jobs=self.n_jobs), copies
+            ),
+        )
+        return found[:, 0], found[:, 1]
 
     def evidence_bounds(self) -> evidence_bounds.EvidenceBounds:
         """Lower and upper bound on the log evidence of each draw, whatever `evidence` the fit was made with.

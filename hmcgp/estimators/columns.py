@@ -87,17 +87,25 @@ class Columns:
         warn_about_levels({name: len(levels) for name, levels in found.categories.items()}, len(frame))
         return found
 
-    def encode(self, X: Any) -> Any:
-        """Numbers for scikit-learn to validate: a DataFrame of float64, or an array (as it is, if it holds numbers)."""
+    def encode(self, X: Any, *, allow_missing: bool = False) -> Any:
+        """Numbers for scikit-learn to validate: a DataFrame of float64, or an array (as it is, if it holds numbers).
+
+        Missing categories that are not a level are NaN if `allow_missing`, and an error otherwise.
+        """
         frame = _frame(X, "X")
         if frame is None:
             return _array(X)
         numbers = [
-            _codes(column, self.categories[name]) if name in self.categories else _numbers(column)
+            _codes(column, self.categories[name], allow_missing) if name in self.categories else _numbers(column)
             for name, column in zip(input_names(frame.columns), frame.iter_columns(), strict=True)
         ]
         values = np.column_stack(numbers) if numbers else np.empty((len(frame), 0))
         return pd.DataFrame(values, columns=pd.Index(frame.columns, tupleize_cols=False))
+
+    @property
+    def with_missing(self) -> list[str]:
+        """Names of the columns in which missing categories are a level."""
+        return [name for name, levels in self.categories.items() if _MISSING in levels]
 
     def mask(self, names: Sequence[str]) -> NDArray[np.bool_]:
         """True for the inputs that are categories, of shape (d,)."""
@@ -109,8 +117,10 @@ def in_fitted_order(X: Any, fitted: Sequence[str] | None) -> Any:
 
     Columns that are missing, or that were not in the fit, are an error with the words of scikit-learn's.
     """
+    if fitted is None or (isinstance(X, pd.DataFrame) and X.columns.tolist() == list(fitted)):
+        return X
     frame = _frame(X, "X")
-    if fitted is None or frame is None or not all(isinstance(name, str) for name in frame.columns):
+    if frame is None or not all(isinstance(name, str) for name in frame.columns):
         return X
     names = list(frame.columns)
     if names == list(fitted):
@@ -141,12 +151,13 @@ def check_finite(X: Array, names: Sequence[str], with_gaps: Sequence[str] | None
     if np.isfinite(X).all():
         return
     bad, what = np.isnan(X) & [with_gaps is not None and name not in with_gaps for name in names], "NaN"
-    remedy = "fill the gaps in before, as make_pipeline(SimpleImputer(), gp) does (sklearn.impute)."
+    remedy = "fill the missing values in before, as make_pipeline(SimpleImputer(), gp) does (sklearn.impute)."
     remedy = (
-        "These columns had no gaps in the rows that were fitted, from which to learn what a gap means: drop these "
-        f"rows, or {remedy}"
+        "These columns were complete in the rows that were fitted. Predictions of single rows average over training "
+        "values; appended rows, joint samples and covariances need the values themselves: drop these rows, or "
+        f"{remedy}"
         if learnt
-        else f"Take missing='indicator', drop these rows, or {remedy}"
+        else f"Fit with missing='auto' or 'indicator', drop these rows, or {remedy}"
     )
     if not bad.any():
         if not np.isinf(X).any():
@@ -236,17 +247,19 @@ def _labels(column: nw.Series[Any], with_gaps: bool) -> NDArray[Any]:
     missing = pd.isna(values)
     if missing.any() and not with_gaps:
         raise InvalidInput(
-            f"column {column.name!r} holds {int(missing.sum())} missing categories (NaN). Take missing='indicator' if "
-            "the rows that are fitted have some, too; give them a category of their own, such as 'unknown'; or drop "
-            "the rows."
+            f"column {column.name!r} holds {int(missing.sum())} missing categories (NaN). Fit with missing='auto' or "
+            "'indicator', write them as a category such as 'unknown', or drop the rows."
         )
     return np.where(missing, _MISSING, np.asarray(values, dtype=object)).astype(str)
 
 
-def _codes(column: nw.Series[Any], known: NDArray[Any]) -> Array:
-    found = _labels(column, _MISSING in known)
+def _codes(column: nw.Series[Any], known: NDArray[Any], allow_missing: bool) -> Array:
+    """Positions of the values of a column among the known levels; NaN for those missing, if that is not a level."""
+    found = _labels(column, allow_missing or _MISSING in known)
     place = np.minimum(np.searchsorted(known, found), len(known) - 1)
     is_known = known[place] == found
+    missing = (found == _MISSING) & ~is_known
+    is_known |= missing
     if not is_known.all():
         unknown = list(dict.fromkeys(found[~is_known].tolist()))
         if column.dtype.is_numeric() or column.dtype == nw.Boolean:
@@ -262,7 +275,7 @@ def _codes(column: nw.Series[Any], known: NDArray[Any]) -> Array:
             f"({listed(unknown)}): they are taken as different from all of those.{hint}",
             DataWarning,
         )
-    return np.where(is_known, place.astype(np.float64), _UNKNOWN)
+    return np.where(missing, np.nan, np.where(is_known, place.astype(np.float64), _UNKNOWN))
 
 
 def _numbers(column: nw.Series[Any]) -> Array:

@@ -92,7 +92,7 @@ class Conventions(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = getattr(self, "missing", "error") == "indicator"
+        tags.input_tags.allow_nan = getattr(self, "missing", "error") != "error"
         return tags
 
     def _html_repr(self) -> str:

@@ -8,17 +8,26 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.base import GaussianProcess
 from hmcgp.estimators.count_targets import CountTargets, count_table, sizes_for
+from hmcgp.estimators.imputation import (
+    Rows,
+    average,
+    average_log,
+    average_moments,
+    gaussian_quantiles,
+    response_quantiles,
+)
 from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Counts, Likelihood
 from hmcgp.model.compatibility import as_likelihood
 from hmcgp.posterior import predict, responses
+from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.checks import check_between, check_count, check_quantiles, name_among
 from hmcgp.runtime.random import RandomStateLike
@@ -86,7 +95,7 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         inducing: int | str | Any | None = "auto",
-        missing: str = "error",
+        missing: str = "auto",
     ) -> None:
         self._keep_settings(locals())
 
@@ -176,19 +185,34 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         interval : ndarray of shape (m, 2)
             Only with `level`: lower and upper end.
         """
-        rate = responses.mean_rates(*self._new_inputs(X), n_jobs=self.n_jobs)
-        return rate if level is None else (rate, self._rate_interval(X, level))
-
-    def _rate_interval(self, X: Any, level: float) -> Array:
+        if level is None:
+            return self._predict_rows(X, self._mean_rates)
         check_between("level", level, 0.0, 1.0)
+
+        def rates(draws: WeightedDraws, inputs: Array, rows: Rows, copies: int) -> Array:
+            interval = self._rate_intervals(draws, inputs, level, copies)
+            return np.column_stack([self._mean_rates(draws, inputs, rows, copies), interval])
+
+        found = self._predict_rows(X, rates)
+        return found[:, 0], found[:, 1:]
+
+    def _mean_rates(self, draws: WeightedDraws, inputs: Array, _: Rows, copies: int) -> Array:
+        return average(responses.mean_rates(self.model_, draws, inputs, n_jobs=self.n_jobs), copies)
+
+    def _rate_intervals(self, draws: WeightedDraws, inputs: Array, level: float, copies: int) -> Array:
         q = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
-        f = predict.quantiles(*self._new_inputs(X), q, observed=False, n_jobs=self.n_jobs)
+        f = gaussian_quantiles(self.model_, draws, inputs, q, copies, observed=False, n_jobs=self.n_jobs)
         return self._likelihood().rate(f).T  # an increasing function, the same for all draws
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
         """Mean and variance, each of shape (m,), of the logarithm of the rate, or the logit of the probability."""
-        mean, variance = predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
-        return mean + self._likelihood().offset, variance
+        found = self._predict_rows(
+            X,
+            lambda draws, inputs, _, copies: average_moments(
+                *predict.mixture_moments(self.model_, draws, inputs, n_jobs=self.n_jobs), copies
+            ),
+        )
+        return found[:, 0] + self._likelihood().offset, found[:, 1]
 
     # -- counts ------------------------------------------------------------------------------------------------------
 
@@ -209,12 +233,17 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         sd : ndarray of shape (m,)
             Only if requested.
         """
-        model, draws, X = self._new_inputs(X)
-        sizes = self._new_sizes(len(X), exposure, trials)
+        check_is_fitted(self)
+        sizes = self._new_sizes(_num_samples(X), exposure, trials)
         if not return_std:
-            return sizes * responses.mean_rates(model, draws, X, n_jobs=self.n_jobs)
-        mean, variance = responses.moments(model, draws, X, sizes, n_jobs=self.n_jobs)
-        return mean, np.sqrt(variance)
+            return sizes * self._predict_rows(X, self._mean_rates)
+
+        def moments(draws: WeightedDraws, inputs: Array, rows: Rows, copies: int) -> Array:
+            own = np.repeat(sizes[rows], copies)
+            return average_moments(*responses.moments(self.model_, draws, inputs, own, n_jobs=self.n_jobs), copies)
+
+        found = self._predict_rows(X, moments)
+        return found[:, 0], np.sqrt(found[:, 1])
 
     def predict_quantiles(
         self, X: Any, quantiles: Any = (0.05, 0.5, 0.95), exposure: Any = None, trials: Any = None
@@ -235,9 +264,14 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
             Whole numbers: the smallest count that is not exceeded with this probability, or more, computed to 2e-3.
         """
         q = check_quantiles(quantiles)
-        model, draws, X = self._new_inputs(X)
-        sizes = self._new_sizes(len(X), exposure, trials)
-        found = responses.quantiles(model, draws, X, q, sizes, n_jobs=self.n_jobs).T
+        check_is_fitted(self)
+        sizes = self._new_sizes(_num_samples(X), exposure, trials)
+
+        def row_quantiles(draws: WeightedDraws, inputs: Array, rows: Rows, copies: int) -> Array:
+            own = np.repeat(sizes[rows], copies)
+            return response_quantiles(self.model_, draws, inputs, q, copies, own, n_jobs=self.n_jobs).T
+
+        found = self._predict_rows(X, row_quantiles)
         return found[:, 0] if np.ndim(quantiles) == 0 else found
 
     def predict_interval(
@@ -264,7 +298,9 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         check_between("level", level, 0.0, 1.0)
         if name_among("of", of, ("y", "f")) == "y":
             return self.predict_quantiles(X, (0.5 - 0.5 * level, 0.5 + 0.5 * level), exposure, trials)
-        interval = self._rate_interval(X, level)
+        interval = self._predict_rows(
+            X, lambda draws, inputs, _, copies: self._rate_intervals(draws, inputs, level, copies)
+        )
         return interval * self._new_sizes(len(interval), exposure, trials)[:, None]
 
     def log_predictive_density(self, X: Any, y: Any, exposure: Any = None, trials: Any = None) -> Array:
@@ -277,12 +313,19 @@ class GPCounts(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         exposure, trials
             As of `predict`.
         """
-        model, draws, inputs = self._new_inputs(X)
+        check_is_fitted(self)
         y = self._targets.validate(y)
-        check_consistent_length(inputs, y)
+        check_consistent_length(X, y)
         sizes = self._new_sizes(len(y), exposure, trials)
         self._likelihood().at_sizes(sizes).check_targets(y)
-        return responses.log_density(model, draws, inputs, y, sizes, n_jobs=self.n_jobs)
+
+        def log_density(draws: WeightedDraws, inputs: Array, rows: Rows, copies: int) -> Array:
+            targets, own = np.repeat(y[rows], copies), np.repeat(sizes[rows], copies)
+            return average_log(
+                responses.log_density(self.model_, draws, inputs, targets, own, n_jobs=self.n_jobs), copies
+            )
+
+        return self._predict_rows(X, log_density)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, exposure: Any = None, trials: Any = None

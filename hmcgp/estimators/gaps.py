@@ -7,6 +7,8 @@ The indicators stand behind the inputs, named as by `sklearn.impute`, and have l
 their own: where gaps mean something, it is learnt, and where they do not, the length scale grows and the mean stands
 for what is not known.  Indicators stay 0 and 1, as categories keep their codes: standardised, a rare gap would lie a
 dozen standard deviations from all other rows.
+
+Inputs without missing values in the training rows have no indicator: `imputation` has their missing values in new rows.
 """
 
 from __future__ import annotations

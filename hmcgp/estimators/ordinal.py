@@ -12,12 +12,13 @@ from sklearn.base import ClassifierMixin
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.base import GaussianProcess
+from hmcgp.estimators.imputation import average, average_moments, probability_intervals
 from hmcgp.estimators.level_targets import LevelTargets, level_table
 from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood, Ordinal
-from hmcgp.posterior import intervals, joint, predict
+from hmcgp.posterior import joint, predict
 from hmcgp.runtime.checks import check_between, check_flag
 from hmcgp.runtime.random import RandomStateLike
 from hmcgp.runtime.typing import Array
@@ -86,7 +87,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         inducing: int | str | Any | None = "auto",
-        missing: str = "error",
+        missing: str = "auto",
     ) -> None:
         self._keep_settings(locals())
 
@@ -105,7 +106,11 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         ndarray of shape (m, C)
             Columns in the order of `classes_`; rows sum to 1.  The average over the latent function is exact.
         """
-        return predict.probabilities(*self._new_inputs(X), n_jobs=self.n_jobs)
+        parts, found = self._row_parts(X), []
+        for part in parts:
+            p = predict.probabilities(self.model_, parts.draws, part.inputs, n_jobs=self.n_jobs)
+            found.append(average(p, part.copies))
+        return parts.merged(found)
 
     def predict(self, X: Any) -> Any:
         """The most probable level of each row, of shape (m,)."""
@@ -147,10 +152,16 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         -------
         ndarray of shape (m, C, 2)
             Lower and upper end for each of `classes_`, by quasi-Monte Carlo, to about 0.01 (`posterior.intervals`).
-            Intervals hold one level each: their ends do not sum to 1.
+            Intervals hold one level each: their ends do not sum to 1.  Rows that are averaged over missing values have
+            the union of the intervals of these values, which is wider than `level` asks for.
         """
         check_between("level", level, 0.0, 1.0)
-        return intervals.probability_intervals(*self._new_inputs(X), float(level), n_jobs=self.n_jobs)
+        return self._predict_rows(
+            X,
+            lambda draws, inputs, _, copies: probability_intervals(
+                self.model_, draws, inputs, float(level), copies, n_jobs=self.n_jobs
+            ),
+        )
 
     def predict_proba_draws(self, X: Any, latent: bool = False, random_state: RandomStateLike = 0) -> Array:
         """Probabilities of the levels under each draw, or samples of all that is not known about them.
@@ -160,11 +171,24 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         check_flag("latent", latent)
         if latent:
             return joint.probability_samples(*self._new_inputs(X, each_draw=True), random_state, n_jobs=self.n_jobs)
-        return predict.probabilities_per_draw(*self._new_inputs(X, each_draw=True), n_jobs=self.n_jobs)
+        by_row = self._predict_rows(
+            X,
+            lambda draws, inputs, _, copies: average(
+                predict.probabilities_per_draw(self.model_, draws, inputs, n_jobs=self.n_jobs).swapaxes(0, 1), copies
+            ),
+            each_draw=True,
+        )
+        return by_row.swapaxes(0, 1)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Array, Array]:
         """Mean and variance of the latent function, each of shape (m,), hyperparameters integrated out."""
-        return predict.mixture_moments(*self._new_inputs(X), n_jobs=self.n_jobs)
+        found = self._predict_rows(
+            X,
+            lambda draws, inputs, _, copies: average_moments(
+                *predict.mixture_moments(self.model_, draws, inputs, n_jobs=self.n_jobs), copies
+            ),
+        )
+        return found[:, 0], found[:, 1]
 
     def cut_points(self) -> Array:
         """Cut points between the levels, on the scale of the latent function, for each draw: of shape (S, C - 1).

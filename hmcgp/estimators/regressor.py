@@ -12,13 +12,22 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import InvalidInput
 from hmcgp.estimators.base import GaussianProcess
+from hmcgp.estimators.imputation import (
+    Rows,
+    average,
+    average_log,
+    average_moments,
+    gaussian_quantiles,
+    response_quantiles,
+)
 from hmcgp.estimators.number_targets import NumberTargets, number_table
 from hmcgp.estimators.table import TrainingTable
 from hmcgp.evidence import EvidenceProvider
 from hmcgp.kernels import Kernel
 from hmcgp.likelihoods import Likelihood, StudentT, is_gaussian
 from hmcgp.posterior import leave_one_out as leaving_out
-from hmcgp.posterior import outliers, predict, responses
+from hmcgp.posterior import outliers, predict
+from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.checks import check_between, check_count, check_quantiles, lowered, name_among
 from hmcgp.runtime.random import RandomStateLike
@@ -102,7 +111,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         max_time: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         inducing: int | str | Any | None = "auto",
-        missing: str = "error",
+        missing: str = "auto",
     ) -> None:
         self._keep_settings(locals())
 
@@ -166,9 +175,15 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
 
     def _moments(self, X: Any, *, observed: bool) -> tuple[Array, Array]:
         """Mean and variance of new observations or of the function, in the units of y, of shape (m,) or (m, k)."""
-        moments = predict.mixture_moments(*self._new_inputs(X), observed=observed, n_jobs=self.n_jobs)
-        mean, variance = map(self._targets.layout.unstack, moments)
-        return self._targets.in_units(mean), self._targets.unit**2 * variance
+        check_is_fitted(self)
+        layout = self._targets.layout
+
+        def moments(draws: WeightedDraws, inputs: Array, _: Rows, copies: int) -> Array:
+            mean, variance = predict.mixture_moments(self.model_, draws, inputs, observed=observed, n_jobs=self.n_jobs)
+            return average_moments(layout.unstack(mean), layout.unstack(variance), copies)
+
+        found = self._predict_rows(X, moments)
+        return self._targets.in_units(found[:, 0]), self._targets.unit**2 * found[:, 1]
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """Mean of new observations, averaged over the draws, and how sure that is.
@@ -203,8 +218,15 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         if return_cov:
             return self._predict_jointly(X)
         if not return_std:
-            mean = predict.mean(*self._new_inputs(X), n_jobs=self.n_jobs)
-            return self._targets.in_units(self._targets.layout.unstack(mean))
+            check_is_fitted(self)
+            layout = self._targets.layout
+            mean = self._predict_rows(
+                X,
+                lambda draws, inputs, _, copies: average(
+                    layout.unstack(predict.mean(self.model_, draws, inputs, n_jobs=self.n_jobs)), copies
+                ),
+            )
+            return self._targets.in_units(mean)
         mean, variance = self._moments(X, observed=True)
         return mean, np.sqrt(variance)
 
@@ -237,12 +259,21 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         return found[..., 0] if np.ndim(quantiles) == 0 else found
 
     def _quantiles(self, X: Any, q: Array, *, observed: bool) -> Array:
-        inputs = self._new_inputs(X)
-        if observed and not is_gaussian(self.model_.likelihood):
-            found = responses.quantiles(*inputs, q, n_jobs=self.n_jobs)
-        else:
-            found = predict.quantiles(*inputs, q, observed=observed, n_jobs=self.n_jobs)
-        return np.moveaxis(self._targets.in_units(self._targets.layout.unstack(found)), 0, -1)
+        check_is_fitted(self)
+        unstack = self._targets.layout.unstack
+
+        def quantiles(draws: WeightedDraws, inputs: Array, _: Rows, copies: int) -> Array:
+            model, n_jobs = self.model_, self.n_jobs
+            if observed and not is_gaussian(model.likelihood):
+                found = unstack(response_quantiles(model, draws, inputs, q, copies, n_jobs=n_jobs))
+            else:
+                found = gaussian_quantiles(
+                    model, draws, inputs, q, copies, observed=observed, unstack=unstack, n_jobs=n_jobs
+                )
+            return np.swapaxes(found, 0, 1)  # (m, q) or (m, q, k)
+
+        found = np.swapaxes(self._predict_rows(X, quantiles), 0, 1)
+        return np.moveaxis(self._targets.in_units(found), 0, -1)
 
     def predict_interval(self, X: Any, level: float = 0.9, of: str = "y") -> Array:
         """Interval that holds a new observation, or the function, with the probability `level`.
@@ -281,7 +312,16 @@ class GPRegressor(RegressorMixin, GaussianProcess):  # type: ignore[misc]
         check_is_fitted(self)
         y = self._targets.validate(y)
         check_consistent_length(X, y)
-        log_p = self._targets.layout.log_density(self._targets.standardise(y), *self._new_inputs(X), n_jobs=self.n_jobs)
+        targets, layout = self._targets.standardise(y), self._targets.layout
+        log_p = self._predict_rows(
+            X,
+            lambda draws, inputs, rows, copies: average_log(
+                layout.log_density(
+                    np.repeat(targets[rows], copies, axis=0), self.model_, draws, inputs, n_jobs=self.n_jobs
+                ),
+                copies,
+            ),
+        )
         return log_p - self._targets.log_unit(y)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:

@@ -20,7 +20,7 @@ from hmcgp.samplers import Sampler
 from hmcgp.samplers.chains.independent import check_seconds
 from hmcgp.samplers.chains.run import SAMPLERS, check_counts
 
-MISSING = ("error", "indicator")
+MISSING = ("auto", "error", "indicator")
 REFINEMENTS = ("auto", "ep", "exact")
 ESTIMATOR_SAMPLERS = (*SAMPLERS, "jumps", "map")
 
@@ -70,7 +70,7 @@ def _sampler(sampler: Any) -> str | Sampler | None:
 
 def gaps_allowed(estimator: Any) -> list[str] | None:
     """Columns in which training rows may have gaps: all (None) or none."""
-    return None if estimator.missing == "indicator" else []
+    return [] if estimator.missing == "error" else None
 
 
 def validated(
@@ -91,5 +91,5 @@ def validated(
     checked = validate_data(estimator, X, targets, dtype=np.float64, ensure_all_finite=False, reset=reset, **wanted)
     inputs = checked[0] if isinstance(checked, tuple) else checked
     columns = getattr(X, "columns", range(inputs.shape[1]))
-    check_finite(inputs, input_names(list(columns)), with_gaps, learnt=estimator.missing == "indicator")
+    check_finite(inputs, input_names(list(columns)), with_gaps, learnt=estimator.missing != "error")
     return checked

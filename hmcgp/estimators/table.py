@@ -55,15 +55,27 @@ class Inputs:
         scaling = gaps.learn_scaling(
             gaps.complete(X), standardize=gp.standardize, keep=columns.mask(names), weights=weights
         )
+        if gp.missing == "auto":
+            warn_about_indicators([names[j] for j in gaps.columns], columns.with_missing)
         names = gaps.names(names)
         warn_about_constants(names, scaling.constant)
         return cls(names, columns, gaps, scaling)
 
     def encode(self, gp: Any, X: Any) -> Array:
-        """Validated new inputs on the scale of the model, missing values filled, columns in the order of the fit."""
+        """Validated new inputs on the scale of the model, in the order of the columns of the fit.
+
+        Missing values are filled and have their indicators; those for which there is no indicator are an error.
+        """
+        return self._encode(gp, X, [self.names[j] for j in self.gaps.columns])
+
+    def encode_incomplete(self, gp: Any, X: Any) -> Array:
+        """Encode as `encode`, with NaN for missing values that have no indicator; they are an error if `gp` says so."""
+        return self.encode(gp, X) if gp.missing == "error" else self._encode(gp, X, None)
+
+    def _encode(self, gp: Any, X: Any, may_miss: Sequence[str] | None) -> Array:
         X = in_fitted_order(X, getattr(gp, "feature_names_in_", None))
-        had_gaps = [self.names[j] for j in self.gaps.columns]
-        return self.scaling.apply(self.gaps.complete(validated(gp, self.columns.encode(X), had_gaps, reset=False)))
+        X = validated(gp, self.columns.encode(X, allow_missing=may_miss is None), may_miss, reset=False)
+        return self.scaling.apply(self.gaps.complete(X))
 
     @property
     def categories(self) -> NDArray[np.bool_]:
@@ -183,6 +195,21 @@ def warn_about_constants(names: Sequence[str], constant: NDArray[np.bool_]) -> N
         warn_user(
             f"{len(found)} of {len(names)} inputs are constant in the training rows ({listed(found)}): they cannot "
             "inform the fit, and their length scales follow the prior. Drop these columns.",
+            DataWarning,
+        )
+
+
+def warn_about_indicators(inputs: Sequence[str], categories: Sequence[str]) -> None:
+    """Name columns with missing values, for which the default setting adds indicators or levels."""
+    parts = []
+    if inputs:
+        parts.append(f"{listed(list(map(repr, inputs)))} (an indicator is added for each)")
+    if categories:
+        parts.append(f"{listed(list(map(repr, categories)))} (missing is a category)")
+    if parts:
+        warn_user(
+            f"the training rows have missing values in {' and '.join(parts)}. missing='indicator' does the same "
+            "without this warning; missing='error' raises an error instead.",
             DataWarning,
         )
 

@@ -69,9 +69,9 @@ def test_a_new_category_is_taken_as_different_from_all(gp):
 
 def test_missing_categories_are_refused(gp):
     with pytest.raises(InvalidInput, match="column 'colour' holds 1 missing categories"):
-        GPRegressor(**SETTINGS).fit(TABLE.assign(colour=TABLE["colour"].where(TABLE.index != 3)), Y)
+        GPRegressor(missing="error", **SETTINGS).fit(TABLE.assign(colour=TABLE["colour"].where(TABLE.index != 3)), Y)
     with pytest.raises(InvalidInput, match="column 'site' holds 2 missing"):
-        gp.predict(TABLE.assign(site=TABLE["site"].where(TABLE.index > 1)))
+        gp.sample_y(TABLE.assign(site=TABLE["site"].where(TABLE.index > 1)))
 
 
 def test_numbers_are_not_categories():

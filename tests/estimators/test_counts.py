@@ -198,7 +198,7 @@ def test_gaps_in_the_inputs_have_indicators():
     gp = quick(kernel=SquaredExponential(1.0, 0.5), missing="indicator").fit(with_gaps, EVENTS, exposure=EXPOSURE)
     assert np.isfinite(gp.predict_rate(with_gaps)).all()
     with pytest.raises(InvalidInput, match="NaN"):
-        quick().fit(with_gaps, EVENTS, exposure=EXPOSURE)
+        quick(missing="error").fit(with_gaps, EVENTS, exposure=EXPOSURE)
 
 
 def test_inducing_inputs():

@@ -193,7 +193,7 @@ def with_value(value):
 def test_bad_data_are_refused_before_sampling(X, y, message, monkeypatch):
     monkeypatch.setattr("hmcgp.estimators.base.sample", lambda *a, **k: pytest.fail("sampling has started"))
     with pytest.raises(ValueError, match=message):
-        GPClassifier().fit(X, y)
+        GPClassifier(missing="error").fit(X, y)
 
 
 @pytest.mark.parametrize(

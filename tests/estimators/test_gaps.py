@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 
 from hmcgp import GPClassifier, GPRegressor, datasets
-from hmcgp.errors import InvalidInput
+from hmcgp.errors import DataWarning, InvalidInput
 from hmcgp.report import comparison
 
 FAST: dict[str, Any] = {"sampler": "map", "n_jobs": 1, "random_state": 1, "refine": None}
@@ -50,16 +50,19 @@ def test_a_gap_is_the_mean_and_an_indicator(table, fitted):
     assert list(fitted.feature_names_in_) == ["glu", "bmi"]
 
 
-def test_new_rows_may_have_gaps_where_training_rows_had_some(table, fitted):
+def test_new_rows_may_have_gaps(table, fitted):
     new = pd.DataFrame({"glu": [100.0, 100.0], "bmi": [30.0, np.nan]})
     assert np.ptp(fitted.predict_proba(new)[:, 1]) > 0.0
     new.loc[0, "glu"] = np.nan
-    with pytest.raises(InvalidInput, match=r"in 1 of 2 rows, in the columns 'glu' .1 row.. These columns had no gaps"):
-        fitted.predict_proba(new)
+    with pytest.warns(DataWarning, match=r"1 of 2 rows have missing values in columns that were complete.*'glu' \(1\)"):
+        p = fitted.predict_proba(new)
+    np.testing.assert_allclose(p[1], fitted.predict_proba(new[1:])[0], rtol=1e-9)  # the indicator of bmi alone
+    with pytest.raises(InvalidInput, match=r"in 1 of 2 rows, in the columns 'glu' .1 row.. These columns were"):
+        fitted.append(new, table[1][:2])
     with pytest.raises(InvalidInput, match="infinity"):
         fitted.predict_proba(new.fillna(np.inf))
-    with pytest.raises(InvalidInput, match=r"contains NaN.*missing='indicator'"):
-        GPClassifier(**FAST).fit(*table)
+    with pytest.raises(InvalidInput, match=r"contains NaN.*missing='auto'"):
+        GPClassifier(missing="error", **FAST).fit(*table)
 
 
 def test_weights_count_in_the_mean(table):
@@ -77,14 +80,14 @@ def test_missing_categories_are_a_level(table):
     X = X[["glu"]].assign(group=np.where(np.arange(60) % 3, "a", "b").astype(object))
     X.loc[::5, "group"] = None
     with pytest.raises(InvalidInput, match="12 missing categories"):
-        GPClassifier(**FAST).fit(X, y)
+        GPClassifier(missing="error", **FAST).fit(X, y)
     gp = GPClassifier(missing="indicator", **FAST).fit(X, y)
     assert list(gp._inputs.columns.categories["group"]) == ["(missing)", "a", "b"]
     same = gp.predict_proba(pl.DataFrame({"glu": [100.0], "group": pl.Series([None], dtype=pl.String)}))
     told = gp.predict_proba(pd.DataFrame({"glu": [100.0], "group": ["(missing)"]}))
     np.testing.assert_allclose(same, told, rtol=1e-12)
     whole = GPClassifier(missing="indicator", **FAST).fit(X.fillna("c"), y)
-    with pytest.raises(InvalidInput, match="missing categories"):
+    with pytest.warns(DataWarning, match=r"12 of 60 rows .* 'group' \(12\)"):
         whole.predict_proba(X)
 
 

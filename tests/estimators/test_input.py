@@ -78,8 +78,8 @@ def test_columns_in_another_order_are_taken_by_name(gp):
         np.testing.assert_array_equal(gp.predict(table[["age", "dose", "male", "site"]]), gp.predict(table))
 
 
-def test_missing_categories_of_polars_are_refused(gp):
-    with pytest.raises(InvalidInput, match="column 'site' holds 2 missing categories"):
+def test_missing_categories_of_polars_are_averaged_over(gp):
+    with pytest.warns(DataWarning, match=r"2 of 40 rows have missing values .* 'site' \(2\)"):
         gp.predict(SAME.with_columns(site=pl.Series([None, None, *SITES[2:]], dtype=pl.Categorical)))
 
 
@@ -142,7 +142,7 @@ def test_missing_inputs_are_named_with_what_to_do():
     same = pl.DataFrame({name: table[name].to_list() for name in ("dose", "age")})
     for X in (table, same, table[["dose", "age"]].to_numpy()):
         with pytest.raises(InvalidInput, match=r"Input X contains NaN: in 3 of 40 rows, in the columns") as error:
-            GPClassifier(**SETTINGS).fit(X, LABELS)
+            GPClassifier(missing="error", **SETTINGS).fit(X, LABELS)
         assert "SimpleImputer" in str(error.value)
         assert "HistGradient" not in str(error.value)
         names = ("x0", "x1") if isinstance(X, np.ndarray) else ("dose", "age")
