@@ -221,7 +221,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="columns to leave out")
     one.add_argument("--weight", metavar="COLUMN", help="weights of the rows")
     one.add_argument(
-        "--missing", choices=["error", "indicator"], help="empty cells: refused (default), or an input of their own"
+        "--missing",
+        choices=["auto", "error", "indicator"],
+        help="missing values: an indicator for each column that has them (auto, the default), or an error",
     )
     one.add_argument("--evidence", help="how the latent function is integrated (default: laplace, refined by EP)")
     one.add_argument("--sampler", help="how the hyperparameters are: hmc, nuts, map, …")

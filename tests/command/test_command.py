@@ -68,7 +68,7 @@ def test_regression_is_guessed_and_predicted(tmp_path, capsys):
         (",x,y\n0,1,2\n", ["--target", "y"], "the column 'Unnamed: 0' has no name"),
         ("", ["--target", "y"], "cannot be read as a table"),
         ("x,y\n1,a\n2,a\n", ["--target", "y"], "class"),
-        ("x,y\n1,a\n,b\n", ["--target", "y"], "contains NaN: in 1 of 2 rows, in the columns 'x'"),
+        ("x,y\n1,a\n,b\n", ["--target", "y", "--missing", "error"], "contains NaN: in 1 of 2 rows, in the columns 'x'"),
         ("x,y\n1,a\n2,b\n", ["--target", "y", "--evidence", "epp"], "Did you mean 'ep'?"),
     ],
 )
