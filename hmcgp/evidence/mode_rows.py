@@ -14,6 +14,7 @@ MOVED_ALPHA, MOVED_LATENT = 14, 15  # and where it led
 WEIGHT = 16  # by which a row's log likelihood is multiplied, so that LOG_P, SLOPE and CURVATURE are of p^weight
 SENSITIVITY = 17  # -½ ∂ log|B|/∂f
 THIRD, PULL = 5, 17  # of Student's t: the third derivative itself; and E, in the place of the sensitivity
+OBSERVED = 18  # of Student's t: observed curvature -∂² log p, where CURVATURE holds the expected one
 VARIANCE = 20  # of Student's t: S_ii, in the place of S_ii W_i
 ROOT_NEGATIVE = 21  # √|W| of the factor at hand where W is negative, in the place of the shift, which comes last
 FIRST, SECOND = 18, 19  # numbers of the row that its likelihood reads (`Likelihood.row_numbers`)

@@ -100,6 +100,18 @@ class StudentT(NoisyNumbers):
         of_constant = 0.5 * float(digamma(0.5 * (nu + 1.0)) - digamma(0.5 * nu) - 1.0 / nu)
         return np.array([of_noise - 0.5 * total / noise, of_freedom + total * of_constant])
 
+    def expected_curvature(self, n: int) -> Array:
+        """Expectation of -∂² log p over y (Fisher information) of n rows: ω(ν + 1)/((ν + 3)s²)."""
+        noise, nu = self.values()
+        return self.row_weights(n) * ((nu + 1.0) / ((nu + 3.0) * noise))
+
+    def expected_laplace_gradient(self, y: Array, f: Array, variances: Array) -> Array:
+        """Derivatives of Ψ - ½ log|I + KW| in the two parameters, W the expected curvature, from S_ii at the mode f."""
+        (noise, nu), none = self.values(), np.zeros(len(y))
+        of_curvature = -0.5 * float(variances @ self.expected_curvature(len(y)))
+        of_log_curvature = np.array([-1.0 / noise, 2.0 / ((nu + 1.0) * (nu + 3.0))])  # ∂ log W
+        return self.laplace_gradient(y, f, none, none) + of_curvature * of_log_curvature
+
     # -- the noise ---------------------------------------------------------------------------------------------------
 
     def _variance(self) -> float:

@@ -108,6 +108,10 @@ class Laplace(SolverProvider):
         How Newton's linear systems are solved: by factorisations, each of which serves several steps; or by conjugate
         gradients from the last iterate (Barber & Williams 1997), products with K of 2n² operations, with one
         factorisation in the end, where log Z and its gradient need it.  Both find the same mode.
+    curvature : {"expected", "observed"}, default="expected"
+        Student-t likelihood only: whether the covariance of the approximation has the Fisher information, or -∂² log p
+        at the mode, which is negative for outliers (see `evidence.laplace.student_t`).  Where it is, "observed" has
+        poles: its log Z may tend to infinity.
 
     Notes
     -----
@@ -120,6 +124,7 @@ class Laplace(SolverProvider):
     tol: float = 1e-10
     max_iter: int = 200
     newton: str = "cholesky"
+    curvature: str = "expected"
     supports: ClassVar[tuple[type[Likelihood], ...]] = (
         Logistic,
         Probit,
@@ -135,6 +140,9 @@ class Laplace(SolverProvider):
         object.__setattr__(self, "newton", lowered(self.newton))
         if self.newton not in tuple(_SEARCHES):
             raise InvalidInput(f"'newton' of Laplace must be 'cholesky' or 'conjugate_gradients'; got {self.newton!r}.")
+        object.__setattr__(self, "curvature", lowered(self.curvature))
+        if self.curvature not in ("expected", "observed"):
+            raise InvalidInput(f"'curvature' of Laplace must be 'expected' or 'observed'; got {self.curvature!r}.")
         super().__post_init__()
 
     def check_use(self, likelihood: Likelihood, *, dense: bool) -> None:
@@ -145,7 +153,7 @@ class Laplace(SolverProvider):
 
     def _solve(self, K: Array, y: Array, likelihood: Likelihood, start: Array | None, gradient: bool) -> Evidence:
         if isinstance(likelihood, StudentT):
-            return student_evidence(self, K, y, likelihood, gradient)
+            return student_evidence(self, K, y, likelihood, gradient, observed=self.curvature == "observed")
         begin, warm = self.starting_point(start, y, len(y))
         weights, numbers = likelihood.row_weights(len(y)), likelihood.row_numbers(y)
         search, counted = _SEARCHES[self.newton]
@@ -165,5 +173,5 @@ class Laplace(SolverProvider):
     ) -> Evidence:
         assert isinstance(C, LowRank)
         if isinstance(likelihood, StudentT):
-            return low_rank_student_evidence(self, C, y, likelihood, gradient)
+            return low_rank_student_evidence(self, C, y, likelihood, gradient, observed=self.curvature == "observed")
         return laplace_evidence(self, C, y, likelihood, start, gradient)

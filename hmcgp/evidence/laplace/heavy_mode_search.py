@@ -278,14 +278,34 @@ def _advance(
     return 1, _climb(K, y, nu, noise, L, state, psi, scale)
 
 
+@compiled_inside
+def _finish_expected(K: Array, expected: Array, L: Array, state: Array, gradient: bool) -> tuple[bool, float]:
+    """Overwrite L by R of the expected curvature, or by G; returns whether B has a factor, and log|B|.
+
+    The expected curvature moves to state[CURVATURE], the observed one to state[OBSERVED].
+    """
+    copy(state[row.CURVATURE], state[row.OBSERVED])
+    copy(expected, state[row.CURVATURE])
+    if not signed.factor_positive(K, expected, state, L):
+        return False, np.inf
+    log_det = lapack.log_determinant(L)
+    rows = signed.negative_rows(expected)  # none
+    signed.precision_inplace(K, L, state, np.empty((K.shape[0], 0)), np.empty((0, 0)), rows)
+    if gradient:
+        signed.expected_gradient_inplace(L, state)
+    return True, log_det
+
+
 @compiled
 def solve(
-    K: Array, y: Array, weights: Array, nu: float, noise: float, tol: float, max_iter: int, gradient: bool
-) -> tuple[int, int, float, float, Array, Array]:
+    K: Array, y: Array, weights: Array, nu: float, noise: float, tol: float, max_iter: int, gradient: bool,
+    observed: bool, expected: Array,
+) -> tuple[int, int, float, float, Array, Array]:  # fmt: skip
     """Find a maximum of Ψ; log evidence, without constants, and, if asked for, its gradient.
 
-    Returns status, factorisations and Newton's decrement; log Z, where the status is CONVERGED; the iterate there; and
-    G where the gradient was asked for, else R.
+    The determinant is of the observed curvature at the maximum, or of the `expected` one, of shape (n,).  Returns
+    status, factorisations and Newton's decrement; log Z, where the status is CONVERGED; the iterate there; and G where
+    the gradient was asked for, else R.
     """
     n, decrement = y.shape[0], np.inf
     state, L = np.zeros((row.ROWS, n)), np.empty_like(K)
@@ -309,6 +329,11 @@ def solve(
         if proper:
             decrement = _direction(K, L, state, X, C, rows)
             if decrement <= _target(tol, scale, state):
+                if not observed:
+                    factored, log_det = _finish_expected(K, expected, L, state, gradient)
+                    lapack.mirror_lower(L)
+                    status = CONVERGED if factored else NOT_POSITIVE_DEFINITE
+                    return status, n_factor, decrement, psi - 0.5 * log_det, state, L
                 log_z = psi - 0.5 * signed.log_determinant(L, C)
                 signed.precision_inplace(K, L, state, X, C, rows)
                 if gradient:

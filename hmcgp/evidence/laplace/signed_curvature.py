@@ -175,6 +175,15 @@ def _variance(K: Array, R: Array, state: Array, i: int) -> float:
 
 
 @compiled_inside
+def expected_gradient_inplace(R: Array, state: Array) -> None:
+    """Overwrite the lower triangle of R by G = ½(gg' - R), for a curvature that does not depend on f."""
+    g = state[row.SLOPE]
+    for i in range(R.shape[0]):
+        for j in range(i + 1):
+            R[i, j] = 0.5 * (g[i] * g[j] - R[i, j])
+
+
+@compiled_inside
 def gradient_inplace(K: Array, R: Array, state: Array) -> None:
     """Overwrite R by G = ½((u + ½g)g' + g(u + ½g)' - R), u = (I - RK)c; leaves Sc = Ku in state[SHIFT]."""
     n, g = K.shape[0], state[row.SLOPE]

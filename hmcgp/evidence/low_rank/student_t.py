@@ -1,4 +1,6 @@
-"""Laplace's approximation behind Student's t under a low-rank covariance C; symbols as in `evidence.laplace.student_t`.
+"""Laplace approximation for the Student-t likelihood under a low-rank covariance C.
+
+Symbols, and the two curvatures, as in `evidence.laplace.student_t`.
 
 The search begins from the regression in which every row counts in full, takes two steps of expectation maximisation,
 
@@ -12,18 +14,21 @@ that of dense covariances, and where there are several maxima it may end in anot
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from hmcgp.errors import NotConverged, NotPositiveDefinite
 from hmcgp.evidence.base import SolverProvider
+from hmcgp.evidence.laplace.student_t import StudentProblem, student_cavities
 from hmcgp.evidence.low_rank.posterior import InducingPosterior, LowRankPosterior
 from hmcgp.evidence.low_rank.structure import Conditioned, LowRank
 from hmcgp.evidence.protocols import Evidence
 from hmcgp.evidence.status import refuse_lost_digits
 from hmcgp.likelihoods import HeavyTerms, StudentT
 from hmcgp.numerics.constants import EPS
+from hmcgp.numerics.row_blocks import solve_rows_inplace
 from hmcgp.runtime.typing import Array
 
 _CHORDS, _DOUBLINGS = 3, 8  # steps away from a saddle by one factor, and doublings of each
@@ -153,21 +158,63 @@ class _Search:
         return None
 
 
-def student_evidence(provider: SolverProvider, C: LowRank, y: Array, likelihood: StudentT, gradient: bool) -> Evidence:
-    """Evidence of numbers y under f ~ N(0, C) (see `Provider.__call__`)."""
+@dataclass(frozen=True)
+class LowRankStudentPosterior(LowRankPosterior):
+    """N(f, (C⁻¹ + W)⁻¹) with f a maximum of Ψ, and W the expected curvature, or the observed one of either sign."""
+
+    observed: Conditioned  # C with the observed curvature
+    problem: StudentProblem
+
+    def cavity(self) -> tuple[Array, Array]:
+        """Leave-one-out mean and variance of the latent values (see `StudentPosterior.cavity`)."""
+        C, sites = self.observed.prior, self.observed
+        rows, shifts = C.V.copy(), np.zeros(len(self.f))
+        solve_rows_inplace(sites.L, rows, False)
+        share = sites.e * (1.0 - sites.s * np.einsum("nm,nm->n", rows, rows))
+        rows *= sites.e[:, None]  # S°_ij = rows_i'rows_j off the diagonal
+        for i in range(len(shifts)):
+            column = np.abs(rows @ rows[i])
+            column[i] = 0.0
+            shifts[i] = abs(self.alpha[i]) * column.max()
+        variances = sites.variances()
+
+        def solved_without(i: int) -> tuple[float, float]:
+            rest, y, likelihood = self.problem.without(i)
+            part = replace(C, V=C.V[rest], d=C.d[rest], variances=C.variances[rest])
+            evidence = student_evidence(
+                self.problem.provider, part, y, likelihood, gradient=False, observed=self.problem.observed
+            )
+            mean, variance = evidence.posterior.predict(C.L @ C.V[[i]].T, C.variances[[i]])
+            return float(mean[0]), float(variance[0])
+
+        return student_cavities(
+            self.f, self.alpha, self.w, self.variances, variances, share, shifts, self.problem, solved_without
+        )
+
+
+def student_evidence(
+    provider: SolverProvider, C: LowRank, y: Array, likelihood: StudentT, gradient: bool, *, observed: bool = False
+) -> Evidence:
+    """Evidence of numbers y under f ~ N(0, C) (see `Provider.__call__`), with the expected or observed curvature."""
     search = _Search(provider, C, y, likelihood)
-    here, sites = search.run()
-    refuse_lost_digits(provider, here.alpha, here.terms.w, C.variances, search.n_factor)
-    dK, dlik = None, np.empty(0)
+    here, observed_sites = search.run()
+    sites = observed_sites if observed else C.conditioned(likelihood.expected_curvature(len(y)))
+    refuse_lost_digits(provider, here.alpha, sites.w, C.variances, search.n_factor)
+    dK, dlik, g = None, np.empty(0), here.terms.g
     if gradient:
         solved = sites.solved_rows()
         variances = solved.variances
-        u, shift = sites.respond(0.5 * variances * here.terms.third)
-        dlik = likelihood.laplace_gradient(y, here.f, variances, shift)
-        dK = sites.pull_back((u + 0.5 * here.terms.g)[:, None], here.terms.g[:, None], solved)
+        if observed:
+            u, shift = sites.respond(0.5 * variances * here.terms.third)
+            dlik = likelihood.laplace_gradient(y, here.f, variances, shift)
+            dK = sites.pull_back((u + 0.5 * g)[:, None], g[:, None], solved)
+        else:
+            dlik = likelihood.expected_laplace_gradient(y, here.f, variances)
+            dK = sites.pull_back(0.5 * g[:, None], g[:, None], solved)
     else:
         variances = sites.variances()
     inducing = InducingPosterior.of(sites, here.alpha)
-    parts = inducing.L, inducing.L_A, inducing.weight, here.f, here.alpha, here.terms.w, variances
+    parts = inducing.L, inducing.L_A, inducing.weight, here.f, here.alpha, sites.w, variances
+    posterior = LowRankStudentPosterior(*parts, observed_sites, StudentProblem(provider, y, likelihood, observed))
     log_z = here.psi - 0.5 * sites.log_det
-    return Evidence(log_z, dK, dlik, LowRankPosterior(*parts), search.n_factor - 1, search.decrement)
+    return Evidence(log_z, dK, dlik, posterior, search.n_factor - 1, search.decrement)
