@@ -245,3 +245,77 @@ def test_null_vectors_of_the_covariance_do_not_lead_astray():
     found = [Laplace()(factor * K, y, StudentT(1.4e-3, 3.0)) for factor in np.linspace(0.999, 1.001, 21)]
     assert np.ptp([one.log_z for one in found]) < 0.1
     assert max(one.n_iter for one in found) < 12
+
+
+def test_the_posterior_is_never_wider_than_the_prior():
+    """Observed curvature: K⁻¹ + W nearly singular made standard deviations a thousand times those of the prior."""
+    ratios = {Laplace(): 0.0, OBSERVED: 0.0}
+    for k in range(40):
+        _, y, K = contaminated(25, seed=k, share=3)
+        for laplace, largest in ratios.items():
+            posterior = laplace(K, y, StudentT(0.02 * (1.0 + k % 5), 2.3), gradient=False).posterior
+            ratios[laplace] = max(largest, float(np.max(posterior.variances / np.diag(K))))
+    assert ratios[Laplace()] < 1.0 < ratios[OBSERVED]
+
+
+def mixture_moments(K, y, likelihood, k_new, n_samples=60_000):
+    """Log evidence, and mean and variance of a new latent value, from scales drawn from the gamma mixture."""
+    (noise, nu), n = likelihood.values(), len(y)
+    scales = noise / np.random.default_rng(0).gamma(0.5 * nu, 2.0 / nu, size=(n_samples, n))
+    C = K + scales[:, :, None] * np.eye(n)
+    targets = np.broadcast_to(np.column_stack([y, k_new]), (n_samples, n, 2))
+    solved = np.linalg.solve(C, targets)
+    log_w = -0.5 * (solved[:, :, 0] @ y + np.linalg.slogdet(C)[1] + n * np.log(2.0 * np.pi))
+    share, mean, variance = np.exp(log_w - logsumexp(log_w)), solved[:, :, 0] @ k_new, solved[:, :, 1] @ k_new
+    centre = share @ mean
+    return logsumexp(log_w) - np.log(n_samples), centre, K[0, 0] - share @ variance + share @ (mean - centre) ** 2
+
+
+def test_expected_curvature_is_at_least_as_close_to_brute_force():
+    """Tables with and without outliers: log evidence, and predictive standard deviations."""
+    errors = []
+    for k in range(16):
+        rng = np.random.default_rng(k)
+        x = np.sort(rng.uniform(-2.0, 2.0, 6))
+        K = 2.0 * np.exp(-0.5 * (x[:, None] - x) ** 2) + 1e-6 * np.eye(6)
+        y = np.linalg.cholesky(K) @ rng.normal(size=6) + 0.3 * rng.standard_t(3.0, size=6)
+        y[k % 6] += 3.0 * (k % 2)
+        k_new, likelihood = 2.0 * np.exp(-0.5 * (x - 0.3) ** 2), StudentT(0.09, 3.0)
+        log_z, _, variance = mixture_moments(K, y, likelihood, k_new)
+        for laplace in (Laplace(), OBSERVED):
+            found = laplace(K, y, likelihood, gradient=False)
+            _, own = found.posterior.predict(k_new[:, None], np.array([2.0]))
+            errors.append([found.log_z - log_z, 0.5 * np.log(own[0] / variance)])
+    expected, observed = (np.sqrt(np.mean(np.square(errors[first::2]), axis=0)) for first in (0, 1))
+    assert expected[0] < 0.9 * observed[0]
+    assert expected[1] < 1.02 * observed[1]
+    assert (expected < [0.5, 0.3]).all()
+
+
+@both_curvatures
+def test_leaving_rows_out_is_a_refit(laplace):
+    """Variances of the cavity were negative for some rows where other rows are outliers: log densities were NaN."""
+    rng, likelihood, n_improper = np.random.default_rng(0), StudentT(0.0202, 2.32), 0
+    for k in range(6):
+        X = rng.normal(size=(30, 2)) / [0.74, 1.87]
+        K = 0.79 * np.exp(-0.5 * np.sum((X[:, None] - X) ** 2, axis=2)) + 1e-8 * np.eye(30)
+        y = np.linalg.cholesky(K) @ rng.normal(size=30) + np.sqrt(0.0202) * rng.normal(size=30)
+        y[k] += 3.0
+        posterior = laplace(K, y, likelihood, gradient=False).posterior
+        observed = np.diagonal(np.linalg.inv(np.linalg.inv(K) + np.diag(posterior.observed_w)))
+        n_improper += int(np.sum(observed * posterior.observed_w > 1.0))
+        found, expected = likelihood.log_average(y, *posterior.cavity()), np.empty(30)
+        for i in range(30):
+            rest = np.delete(np.arange(30), i)
+            part = laplace(np.ascontiguousarray(K[np.ix_(rest, rest)]), y[rest], likelihood, gradient=False).posterior
+            mean, variance = part.predict(K[rest][:, [i]], K[i, [i]])
+            f = mean + np.sqrt(variance) * np.linspace(-12.0, 12.0, 20_001)
+            density = np.exp(likelihood.log_prob(np.full(len(f), y[i]), f)) * stats.norm.pdf(f, mean, np.sqrt(variance))
+            expected[i] = np.log(integrate.trapezoid(density, f))
+        np.testing.assert_allclose(found, expected, atol=0.15 if laplace is not OBSERVED else 0.5)
+    assert n_improper > 0
+
+
+def test_curvature_is_checked():
+    with pytest.raises(InvalidInput, match="'curvature' of Laplace must be 'expected' or 'observed'; got 'fisher'"):
+        Laplace(curvature="fisher")

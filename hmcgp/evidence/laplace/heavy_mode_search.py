@@ -329,17 +329,16 @@ def solve(
         if proper:
             decrement = _direction(K, L, state, X, C, rows)
             if decrement <= _target(tol, scale, state):
-                if not observed:
+                if observed:
+                    factored, log_det = True, signed.log_determinant(L, C)
+                    signed.precision_inplace(K, L, state, X, C, rows)
+                    if gradient:
+                        signed.gradient_inplace(K, L, state)
+                else:
                     factored, log_det = _finish_expected(K, expected, L, state, gradient)
-                    lapack.mirror_lower(L)
-                    status = CONVERGED if factored else NOT_POSITIVE_DEFINITE
-                    return status, n_factor, decrement, psi - 0.5 * log_det, state, L
-                log_z = psi - 0.5 * signed.log_determinant(L, C)
-                signed.precision_inplace(K, L, state, X, C, rows)
-                if gradient:
-                    signed.gradient_inplace(K, L, state)
                 lapack.mirror_lower(L)
-                return CONVERGED, n_factor, decrement, log_z, state, L
+                status = CONVERGED if factored else NOT_POSITIVE_DEFINITE
+                return status, n_factor, decrement, psi - 0.5 * log_det, state, L
         used, psi = _advance(K, y, nu, noise, L, state, X, C, rows, proper, psi, scale, tol)
         if used < 0:
             return NOT_POSITIVE_DEFINITE, n_factor, decrement, psi, state, L
