@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from hmcgp.parameters.declaration import Value, value_of
 from hmcgp.runtime.typing import Array
 
 _NODES = 256  # of log λ
+_NEGLIGIBLE = 1e-10  # weight of a node of P(y* <= y)
 _LEGENDRE, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(64)
 _BLOCK = 2**12  # rows at once: their nodes take 8 MB an array
 
@@ -156,11 +158,11 @@ class StudentT(NoisyNumbers):
     def distribution(self, y: Array, mean: Array, variance: Array) -> Array:
         """P(y* <= y) of a new observation for Gaussian latent values, of shape (m,)."""
         noise, nu = self.values()
-        lam, log_w = _mixing(np.array([0.5 * nu]))  # of the t itself, a = ½ν and precision 2λ/q
-        out = np.empty(len(y))
+        lam, weights = _scale_mixture(nu)
+        added, out = 0.5 * nu * noise / lam, np.empty(len(y))
         for some in _blocks(len(y)):
-            sd = np.sqrt(variance[some, None] + 0.5 * nu * noise / lam)
-            out[some] = ndtr((y[some] - mean[some])[:, None] / sd) @ np.exp(log_w[0])
+            z = (y[some] - mean[some])[:, None] / np.sqrt(variance[some, None] + added)
+            out[some] = ndtr(z, out=z) @ weights
         return out
 
     def observed_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
@@ -185,20 +187,43 @@ class StudentT(NoisyNumbers):
         return np.clip(1.0 - inside, 0.0, 1.0)
 
 
-def _mixing(a: Array, push: Array | float = 0.0, flat: Array | float = 1.0) -> tuple[Array, Array]:
+def _mixing(
+    a: Array, push: Array | float = 0.0, flat: Array | float = 1.0, n_nodes: int = _NODES
+) -> tuple[Array, Array]:
     """Nodes λ of Gamma(a, 1) variables and logarithms of their weights, of shape (n, nodes), for a of shape (n,).
 
     The weights are of functions between 1 and e^(-λ push), and constant for λ far below `flat`: nodes reach from where
     λ^a e^(-λ(1 + push)) begins to where λ^a e^-λ ends.  The sum over all nodes below the first, where only λ^a changes,
     is a geometric series.
     """
-    low = np.log(a) - np.log1p(push) - 9.0 / np.sqrt(a) - np.minimum(36.0 / a, 20.0 - np.log(np.minimum(flat, 1.0)))
-    high = np.log(a + 9.0 * np.sqrt(a) + 40.0)
-    h = (high - low) / (_NODES - 1)
-    x = low[:, None] + h[:, None] * np.arange(_NODES)
+    low, high = _mixing_range(a, push, flat)
+    h = (high - low) / (n_nodes - 1)
+    x = low[:, None] + h[:, None] * np.arange(n_nodes)
     log_w = a[:, None] * x - np.exp(x) + (np.log(h) - gammaln(a))[:, None]
     log_w[:, 0] -= np.log(-np.expm1(-a * h))
     return np.exp(x), log_w
+
+
+def _mixing_range(a: Array, push: Array | float, flat: Array | float) -> tuple[Array, Array]:
+    """Least and greatest log λ of the nodes of `_mixing`."""
+    low = np.log(a) - np.log1p(push) - 9.0 / np.sqrt(a) - np.minimum(36.0 / a, 20.0 - np.log(np.minimum(flat, 1.0)))
+    return low, np.log(a + 9.0 * np.sqrt(a) + 40.0)
+
+
+@lru_cache(maxsize=1024)
+def _scale_mixture(nu: float) -> tuple[Array, Array]:
+    """Nodes λ and weights of the mixture that a t distribution is: a = ½ν and precisions 2λ/q, to 1e-8.
+
+    The trapezoidal rule converges like exp(-π²/h) for an integrand analytic within ±½π, and like exp(-2π²/(ah²)) for
+    the bell of width 1/√a that it is for large a.
+    """
+    a = np.array([0.5 * nu])
+    low, high = (float(end[0]) for end in _mixing_range(a, 0.0, 1.0))
+    n_nodes = math.ceil((high - low) / min(0.5, 0.9 / math.sqrt(0.5 * nu))) + 1
+    lam, log_w = _mixing(a, n_nodes=n_nodes)
+    weights = np.exp(log_w[0])
+    some = weights > _NEGLIGIBLE
+    return lam[0, some], weights[some] / weights[some].sum()
 
 
 def _blocks(n: int) -> list[slice]:

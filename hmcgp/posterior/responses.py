@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from hmcgp.likelihoods import Counts
 from hmcgp.model import Model
@@ -32,6 +33,8 @@ from hmcgp.runtime.typing import Array
 
 _ROUNDS = 200  # of a search for quantiles
 _CLOSE = 1e-9  # of quantiles of numbers, relative to the first bracket
+_EXACT = 1e-9  # error of Φ⁻¹(P(y* <= y)) at a quantile of numbers
+_TINY, _EPS = float(np.finfo(float).tiny), float(np.finfo(float).eps)
 
 
 def moments(model: Model, draws: Draws, X: Array, sizes: Array, *, n_jobs: int | None = None) -> tuple[Array, Array]:
@@ -189,21 +192,50 @@ class _Mixture:
         return total
 
     def quantile(self, p: float) -> Array:
-        """Quantile of every row, by bisection of a bracket that is found by doubling."""
-        counts = self.sizes is not None
+        """Quantile of every row, within a bracket that is found by doubling."""
         low, high = self._bracket(p)
+        if self.sizes is None:
+            return self._solved(p, low, high)
         left = np.arange(len(low))
-        width = high - low
         for _ in range(_ROUNDS):
-            open_rows = high[left] - low[left] > (1.0 if counts else _CLOSE * width[left])
-            left = left[open_rows]
+            left = left[high[left] - low[left] > 1.0]
             if not len(left):
                 break
-            middle = 0.5 * (low[left] + high[left])
-            middle = np.floor(middle) if counts else middle
+            middle = np.floor(0.5 * (low[left] + high[left]))
             above = self.distribution(middle, left) >= p
             high[left], low[left] = np.where(above, middle, high[left]), np.where(above, low[left], middle)
-        return high if counts else 0.5 * (low + high)
+        return high
+
+    def _solved(self, p: float, low: Array, high: Array) -> Array:
+        """Quantiles of numbers between `low` and `high`: roots of Φ⁻¹(P(y* <= y)) - Φ⁻¹(p), nearly linear in y.
+
+        By inverse quadratic interpolation, safeguarded by bisection (Chandrupatla 1997).
+        """
+
+        def error(y: Array, rows: NDArray[np.intp]) -> Array:
+            return np.asarray(ndtri(np.clip(self.distribution(y, rows), _TINY, 1.0 - _EPS)) - ndtri(p))
+
+        left: NDArray[np.intp] = np.arange(len(low))
+        out = 0.5 * (low + high)
+        a, b, close = low, high, _CLOSE * (high - low)
+        fa, fb = error(a, left), error(b, left)
+        t = np.clip(fa / np.where(fa == fb, 1.0, fa - fb), 0.05, 0.95)
+        for _ in range(_ROUNDS):
+            if not len(left):
+                break
+            x = a + t * (b - a)
+            fx = error(x, left)
+            same = np.sign(fx) == np.sign(fa)
+            c, fc = np.where(same, a, b), np.where(same, fa, fb)
+            b, fb = np.where(same, b, a), np.where(same, fb, fa)
+            a, fa = x, fx
+            best, f_best = np.where(np.abs(fa) < np.abs(fb), a, b), np.minimum(np.abs(fa), np.abs(fb))
+            out[left] = best
+            go_on = (np.abs(b - a) > 2.0 * close) & (f_best > _EXACT)
+            left = left[go_on]
+            a, b, c, fa, fb, fc, close = (part[go_on] for part in (a, b, c, fa, fb, fc, close))
+            t = _next_share(a, b, c, fa, fb, fc, close)
+        return out
 
     def _bracket(self, p: float) -> tuple[Array, Array]:
         """Values below and above the quantile of every row; a count above -1."""
@@ -230,3 +262,13 @@ class _Mixture:
             end[left] += step[left]
             step[left] *= 2.0
         return end
+
+
+def _next_share(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array, close: Array) -> Array:
+    """Next trial between the ends a and b of brackets, c the end before, as a share of the way from a to b."""
+    least = close / np.abs(b - a)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
+        smooth = (phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi)  # inverse quadratic interpolation is safe
+        t = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
+    return np.asarray(np.clip(np.where(smooth & np.isfinite(t), t, 0.5), least, 1.0 - least))

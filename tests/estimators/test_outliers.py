@@ -1,15 +1,19 @@
-"""GPRegressor with Student's t: robust predictions, their distribution, and which rows are outliers."""
+"""GPRegressor with a Student-t likelihood: robust predictions, their distribution, and which rows are outliers."""
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
+from scipy import integrate, stats
 
 from hmcgp import GPRegressor
 from hmcgp.errors import InvalidInput
 from hmcgp.evidence import Laplace
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import StudentT
+from hmcgp.posterior import predict, responses
 
 RNG = np.random.default_rng(1)
 N = 70
@@ -121,3 +125,45 @@ def test_what_makes_no_sense_is_refused(gp):
         quick(likelihood="student_t", evidence="exact").fit(X, Y)
     with pytest.raises(InvalidInput, match="'threshold'"):
         gp.outlier_probability(0.0)
+
+
+def step_with_outliers(n, d, seed):
+    """Table of a step function with two gross outliers."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(n, d))
+    y = np.sign(inputs[:, 0]) + 0.1 * rng.normal(size=n)
+    rows = rng.choice(n, 2, replace=False)
+    y[rows] += rng.choice([-1.0, 1.0], 2) * rng.uniform(3.0, 10.0, 2)
+    return inputs, y
+
+
+@pytest.mark.parametrize(("n", "d", "seed"), [(40, 1, 1040), (40, 1, 1041), (25, 2, 2026), (40, 2, 2040)])
+def test_the_most_probable_hyperparameters_are_no_pole(n, d, seed):
+    """Latent standard deviations were up to a thousand times those of the prior, after a search that had failed."""
+    inputs, y = step_with_outliers(n, d, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gp = quick(likelihood="student_t").fit(inputs, y)
+        loo = gp.loo()
+    _, variance = gp.latent_mean_and_variance(np.random.default_rng(0).normal(size=(50, d)))
+    prior = gp.kernel_.diag(gp.model_.X[:1])[0] * gp._targets.unit**2
+    assert variance.max() <= prior * (1.0 + 1e-9)
+    assert np.isfinite(loo.pointwise).all()
+
+
+def test_quantiles_solve_the_mixture_over_draws(gp):
+    """As accurate as the bisection of the distribution function by a fine rule."""
+    model, draws = gp.model_, np.repeat(gp.trace_.flat[:1], 3, axis=0)
+    draws[1, -1], draws[2, -2] = 25.0, 4.0 * draws[2, -2]
+    new, q = model.X[::10], np.array([1e-4, 0.05, 0.5, 0.999])
+    found = responses.quantiles(model, draws, new, q)
+    mean, variance = predict.latent_moments(model, draws, new)
+    for row in range(len(new)):
+        cdf = np.zeros(len(q))
+        for theta, m, v in zip(draws, mean[:, row], variance[:, row], strict=True):
+            f = m + np.sqrt(v) * np.linspace(-9.0, 9.0, 801)
+            density = stats.norm.pdf(f, m, np.sqrt(v))
+            for i in range(len(q)):
+                t = stats.t(theta[-1], f, np.sqrt(theta[-2]))
+                cdf[i] += integrate.trapezoid(t.cdf(found[i, row]) * density, f) / 3.0
+        np.testing.assert_allclose(cdf, q, rtol=1e-5)
