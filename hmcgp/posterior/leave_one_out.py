@@ -5,8 +5,9 @@ For one draw θ of the hyperparameters, with (μ_i, v_i) the cavity: the latent 
     p(y_i | y_-i, θ) = ∫ p(y_i | f) N(f; μ_i, v_i) df.
 
 The cavity is exact for Gaussian noise, part of the solution for EP and TAP, and linear response for Laplace, the naive
-mean field and the lower bound (whose ν stay as they are).  The draws were made with y_i among the data, and
-p(θ | y_-i) ∝ p(θ | y)/p(y_i | y_-i, θ), so for each row they are weighted anew:
+mean field and the lower bound (whose ν stay as they are).  With a Student-t likelihood, rows whose removal moves other
+latent values too far for linear response are solved again without the row (`StudentPosterior.cavity`).  The draws were
+made with y_i among the data, and p(θ | y_-i) ∝ p(θ | y)/p(y_i | y_-i, θ), so for each row they are weighted again:
 
     p(y_i | y_-i) ≈ Σ_s w_is p(y_i | y_-i, θ_s),     w_is ∝ 1/p(y_i | y_-i, θ_s),
 
@@ -277,10 +278,13 @@ def combine(
         pointwise, k = log_p[0], np.full(n, np.nan)
     else:
         removed = log_p if removed is None else removed
-        log_w, k = pareto.smooth(log_weight - removed.T, r_eff)  # (n, S): each row has weights of its own
-        pointwise = np.logaddexp.reduce(log_w + log_p.T, axis=1)
+        with np.errstate(invalid="ignore"):  # NaN is reported by k
+            log_w, k = pareto.smooth(log_weight - removed.T, r_eff)  # (n, S): each row has separate weights
+            pointwise = np.logaddexp.reduce(log_w + log_p.T, axis=1)
+        k = np.where(np.isnan(removed).any(axis=0), np.inf, k)
     log_weight = log_weight + np.zeros(n_draws)
-    seen = np.logaddexp.reduce(log_p + log_weight[:, None], axis=0) - np.logaddexp.reduce(log_weight)
+    with np.errstate(invalid="ignore"):
+        seen = np.logaddexp.reduce(log_p + log_weight[:, None], axis=0) - np.logaddexp.reduce(log_weight)
     elpd, se = float(pointwise.sum()), float(np.sqrt(n * np.var(pointwise)))
     result = LeaveOneOut(elpd, se, pointwise, k, n_draws, float(seen.sum()) - elpd)
     bad = np.flatnonzero(k > K_LIMIT)

@@ -223,6 +223,16 @@ def test_the_picture_shows_every_row(clean_pyplot):
         plots.loo(LeaveOneOut(0.0, 0.0, pointwise, k, 9), axes=axes[:1])
 
 
+def test_rows_without_a_density_are_not_reported_as_reliable():
+    """NaN under one draw: its Pareto k was 0."""
+    log_p = 0.1 * np.random.default_rng(0).normal(size=(100, 4))
+    log_p[3, 2] = np.nan
+    with pytest.warns(ApproximationWarning, match="not reliable for 1 of 4 rows"):
+        result = combine(log_p)
+    assert np.isinf(result.pareto_k[2])
+    assert (np.delete(result.pareto_k, 2) < 0.7).all()
+
+
 @pytest.mark.slow
 def test_weighted_draws_against_refits_with_new_draws():
     """Hyperparameters averaged: 40 fits of 39 rows each, EP, against one fit of 40."""
