@@ -294,7 +294,7 @@ def _text_for_numbers(column: nw.Series[Any], what: str) -> InvalidInput:
     shown = [repr(text) for text in texts if not is_number(text)] or list(map(repr, texts))
     return InvalidInput(
         f"{what} holds text or categories ({listed(shown)}), and held numbers in the rows that were fitted. Convert it "
-        "to numbers, with NaN where one is missing (pandas.to_numeric with errors='coerce' does)."
+        'to numbers, with NaN where one is missing (pandas.to_numeric(column, errors="coerce") does).'
     )
 
 

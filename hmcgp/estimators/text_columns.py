@@ -87,7 +87,7 @@ def _advice(commas: Sequence[str], others: Sequence[str]) -> str:
     if limits:
         steps.append(f"Replace {limits[0]!r} and similar limits by numbers, such as the limit or half of it")
     if any(text.lower() in MISSING_TEXTS for text in others):
-        steps.append("Write missing values as NaN or None (pandas.to_numeric with errors='coerce' does)")
+        steps.append('Write missing values as NaN or None (pandas.to_numeric(column, errors="coerce") does)')
     if not steps and others:
         steps.append("Replace the other values by numbers, or by NaN if they are missing")
     steps.append("Convert the column to numbers (astype(float))")

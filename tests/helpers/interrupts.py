@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from hmcgp import GPClassifier, GPRegressor, Model, find_modes
-from hmcgp.runtime import parallel
+from hmcgp.runtime import blas_threads
 from hmcgp.samplers import HMC
 from hmcgp.samplers.chains.record import Record
 
@@ -177,7 +177,7 @@ def strike(striker, call, gp, aim, whole):
         broken.append("a thread works on")
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         broken.append("a handler was left behind")
-    if parallel._blas_users:
+    if blas_threads._limit._users:
         broken.append("BLAS is still held to one thread")
     return error or "kept", broken
 

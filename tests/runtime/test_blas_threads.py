@@ -207,7 +207,7 @@ def test_many_short_users_in_four_threads(two_threads):
             with single_blas_thread():
                 seen.extend({library.get() for library in blas_threads._limit._libraries})
 
-    seen = []
+    seen: list[int] = []
     threads = [threading.Thread(target=enter_often) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -271,7 +271,7 @@ def controller(library, api="openblas", layer="pthreads"):
 @pytest.fixture
 def loaded(monkeypatch):
     """Controllers of the libraries that a search finds, with a limit that starts without any."""
-    controllers = []
+    controllers: list[SimpleNamespace] = []
     found = SimpleNamespace(ThreadpoolController=lambda: SimpleNamespace(lib_controllers=list(controllers)))
     monkeypatch.setattr(blas_threads, "threadpoolctl", found)
     monkeypatch.setattr(blas_threads, "_limit", blas_threads._Limit())
