@@ -24,11 +24,11 @@ if [ "$(cat "$done" 2>/dev/null)" != "$stamp" ]; then
     }
   fi
   # the constraint also holds for the isolated environment in which the package is built; a relative path, since pip
-  # splits the variable at spaces
+  # splits the variable at spaces; Python compiles the modules that are imported, a fraction of those installed
   (
     cd "$root"
     PIP_CONSTRAINT=scripts/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
-      "$python" -m pip install --quiet --editable ".${EXTRAS:+[$EXTRAS]}"
+      "$python" -m pip install --quiet --no-compile --editable ".${EXTRAS:+[$EXTRAS]}"
   ) || {
     echo "Installation failed (see above). With no network, or an old pip, fix that and run again." >&2
     exit 1
