@@ -96,6 +96,7 @@ def other_checks() -> None:
 
     X, f = table(40)
     GPClassifier(evidence="ep", **SHORT).fit(X, f > 0).predict_proba(X)
+    inspect(GPClassifier(likelihood="probit", evidence="ep", **SHORT).fit(X, ordered(f)), X)
     gp = GPClassifier(**SHORT).fit(X, f > 0)
     gp.append(X[:2], f[:2] > 0)
     gp.audit()

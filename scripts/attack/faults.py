@@ -126,7 +126,8 @@ def spoil(rng: np.random.Generator, fit: Fit) -> Fault:
     if kind == 2:
         name = str(rng.choice(sorted(TABLES)))
         X = fit.X.select_dtypes("number") if isinstance(fit.X, pd.DataFrame) else fit.X  # without categories
-        return Fault(name, fit._replace(X=TABLES[name](rng, X), settings=fit.settings | {"kernel": None}))
+        settings = fit.settings | {"kernel": None, "missing": "error"}  # "auto" accepts missing values
+        return Fault(name, fit._replace(X=TABLES[name](rng, X), settings=settings))
     if kind == 3:
         targets = TARGETS | (LABELS if fit.estimator is GPClassifier else NUMBERS)
         name = str(rng.choice(sorted(targets)))

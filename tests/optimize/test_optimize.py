@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from math import inf
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from hmcgp.kernels import SquaredExponential
 from hmcgp.optimize import find_map, find_modes, maximum
 from hmcgp.optimize.maximum import GRADIENT_TOLERANCE
 from hmcgp.priors import InverseGamma
-from hmcgp.runtime import parallel
+from hmcgp.runtime import blas_threads
 from hmcgp.samplers import Evaluation
 from hmcgp.samplers.ascent import Optimum, hessian
 from hmcgp.samplers.integrators import init
@@ -229,29 +228,16 @@ def test_no_start():
 
 
 @pytest.mark.parametrize("search", [find_map, find_modes])
-def test_searches_evaluate_with_one_blas_thread(search, monkeypatch):
+def test_searches_evaluate_with_one_blas_thread(search):
     """Sums inside a factorisation have another order with more threads, and the draws that follow other bits."""
-    limited: list[str] = []
-    monkeypatch.setattr(parallel, "_controller", lambda: SimpleNamespace(limit=lambda **limits: _Limit(limited)))
 
     class Watching(Gaussian):
         def evaluate(self, u, carry=None, gradient=True):
-            assert limited[-1:] == ["set"], "evaluated outside the limit"
+            assert blas_threads._limit._users, "evaluated outside the limit"
             return super().evaluate(u, carry)
 
     search(Watching(np.zeros(2), np.eye(2)), n_restarts=2, random_state=0, n_jobs=1)
-    assert limited[-1] == "restored"
-
-
-class _Limit:
-    """A limit on BLAS that is only noted."""
-
-    def __init__(self, log):
-        self.log = log
-        log.append("set")
-
-    def restore_original_limits(self):
-        self.log.append("restored")
+    assert not blas_threads._limit._users
 
 
 def crabs_with_a_tiny_variance_in_the_prior(n_rows=200):
