@@ -38,6 +38,7 @@ write_pages()
 myst_heading_anchors = 3
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 suppress_warnings = [
+    "sphinx_gallery.space_in_filename",  # of a folder above the repository; the examples' own names have none
     "config.cache",  # the settings of the gallery hold functions
     "ref.python",  # types in docstrings are words ("ndarray of shape …"), some of which several classes have
 ]
