@@ -238,7 +238,7 @@ def test_a_reduced_run_and_its_report(tmp_path, monkeypatch, capsys):
     assert len(found) == 2 * 2 * len(contenders.QUICK)
     losses = comparison.by_table(found, contenders.QUICK)
     crabs = losses.loc["crabs"]
-    assert crabs["default/smooth"] < crabs["laplace/smooth"]  # which is too timid
+    assert crabs["default/smooth"] < crabs["laplace/smooth"]  # which is underconfident
     assert crabs["default/smooth"] < crabs["knn"]
     assert (losses.loc["crabs"] < np.log(2.0)).all()
     assert (losses.loc["iris"] < np.log(3.0)).all()
