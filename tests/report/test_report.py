@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -65,10 +66,14 @@ def test_a_browser_shows_it(table, tmp_path, width):
         "</script>"
     )
     page.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{probe}</body>"), encoding="utf-8")
+    home = tmp_path / "home"  # the browser writes to the home folder, whatever --user-data-dir says
+    home.mkdir()
+    folders = {f"XDG_{kind}_HOME": str(home / kind) for kind in ["CACHE", "CONFIG", "DATA", "STATE"]}
     dumped = subprocess.run(
         ["chromium", "--headless=new", "--no-sandbox", f"--user-data-dir={tmp_path / 'browser'}",
          f"--window-size={width},900", "--dump-dom", page.as_uri()],
         capture_output=True, text=True, check=True, timeout=120, encoding="utf-8",
+        env={**os.environ, **folders, "HOME": str(home)},
     ).stdout  # fmt: skip
     content, window, loaded = re.search(r"<title>(\d+) (\d+) (\w+)</title>", dumped).groups()
     assert int(content) <= int(window)
