@@ -112,7 +112,9 @@ def effect_of(
     shape = tuple(len(g) for g in grids)
     names = tuple(table.names[c] for c in columns)
     found = [part.reshape(*shape, *part.shape[1:]) for part in (mean, *ends)]
-    each = _curves(gp, X).reshape(*shape, len(others), -1) if curves and term is None else None
+    each = None
+    if curves and term is None:
+        each = mean_responses(gp, table, X.reshape(-1, X.shape[-1])).reshape(*shape, len(others), -1)
     targets: list[Any] = table.targets
     if response == "probability" and len(targets) == 2:
         found, targets = [part[..., 1] for part in found], targets[1:]
@@ -140,14 +142,14 @@ def _evaluate(
     row_weight, n_jobs = np.full(X.shape[1], 1.0 / X.shape[1]), gp.n_jobs
     if term is None and model.likelihood.targets != "numbers":
         scaled = np.array([table.scale(part) for part in X])
-        mean, ends = effects.average_responses(model, draws, scaled, row_weight, q, rng, n_jobs=n_jobs)
-        return "rate" if isinstance(model.likelihood, Counts) else "probability", mean, ends
+        averages = effects.average_responses(model, draws, scaled, row_weight, rng, n_jobs=n_jobs)
+        kind = "rate" if isinstance(model.likelihood, Counts) else "probability"
+        return kind, averages.mean, averages.quantiles(q)
     layout = gp._targets.layout
     scaled = np.array([layout.prediction_inputs(table.scale(part)) for part in X])
     n_outputs = len(layout.names) if scaled.shape[1] > X.shape[1] else None
-    mean, ends = effects.average_latents(
-        model, draws, scaled, row_weight, q, n_outputs=n_outputs, term=term, n_jobs=n_jobs
-    )
+    latents = effects.average_latents(model, draws, scaled, row_weight, n_outputs=n_outputs, term=term, n_jobs=n_jobs)
+    mean, ends = latents.mean, latents.quantiles(q)
     if model.likelihood.targets != "numbers":
         return "latent", mean, ends
     if term is not None:  # a part of the function has no level of its own
@@ -155,9 +157,8 @@ def _evaluate(
     return "mean", gp._targets.in_units(mean), gp._targets.in_units(ends)
 
 
-def _curves(gp: Any, X: Array) -> Array:
-    """Mean response at each row for each value, of shape (G M, C)."""
-    table, rows = UserTable(gp), X.reshape(-1, X.shape[-1])
+def mean_responses(gp: Any, table: UserTable, rows: Array) -> Array:
+    """Posterior mean of the response at each row, of shape (M, C), in the user's units."""
     draws, inputs = thinned(gp._averaged_draws()), gp._targets.layout.prediction_inputs(table.scale(rows))
     if isinstance(gp.model_.likelihood, Counts):
         return responses.mean_rates(gp.model_, draws, inputs, n_jobs=gp.n_jobs)[:, None]
@@ -172,8 +173,9 @@ def thinned(draws: WeightedDraws) -> WeightedDraws:
     """At most N_DRAWS of the draws, evenly spaced."""
     if len(draws) <= N_DRAWS:
         return draws
-    chosen = spaced(len(draws), N_DRAWS)
-    return WeightedDraws(draws.theta[chosen], draws.weight[chosen])
+    some = spaced(len(draws), N_DRAWS)
+    kept = None if draws.kept is None else draws.kept.part("thinned")
+    return WeightedDraws(draws.theta[some], draws.weight[some], kept, draws.progressbar)
 
 
 def spaced(n: int, most: int) -> NDArray[np.intp]:

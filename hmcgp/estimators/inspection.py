@@ -238,12 +238,13 @@ class Inspection(PredictiveChecks):
         repeats: int = 3,
         random_state: RandomStateLike = 0,
     ) -> relevance.Relevance:
-        """Which inputs matter, by what they do to predictions; `plots.relevance` draws it.
+        """Compute the change of predictions when each input moves; `plots.relevance` draws it.
 
-        The change of the response (the probability of a class, or the mean of a number) when an input moves by its
-        standard deviation and the others stay, root mean square over training rows, for each draw of the
-        hyperparameters.  A category moves to each other level, as often as other rows have it.  Unlike a length scale,
-        it is large for an input that acts along a straight line.
+        The change of the response (the probability of a class, the mean of a regression target, the rate of counts)
+        when an input moves up by its standard deviation and the others stay, averaged over training rows (average
+        predictive comparison, Gelman & Pardoe 2007).  A category moves from its most frequent level to each other one.
+        It has a sign, and intervals over the latent function and the hyperparameters; `size` is its root mean square
+        over rows.  Unlike a length scale, it is large for an input that acts linearly.
 
         Parameters
         ----------
@@ -255,7 +256,7 @@ class Inspection(PredictiveChecks):
         repeats : int, default=3
             Permutations of each input.
         random_state : None, int, SeedSequence, Generator or RandomState, default=0
-            Of the permutations.
+            Of the samples of the latent function, and of the permutations.
 
         Returns
         -------

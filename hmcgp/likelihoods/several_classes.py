@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import reduce
 from numbers import Integral
 from typing import ClassVar
 
@@ -173,14 +174,18 @@ class MultinomialProbit(Classes):
 
         By the trapezoidal rule over the largest value t: p_c = ∫ φ(t - f_c) Π_{j≠c} Φ(t - f_j) dt.
         """
-        gap = f - f.max(axis=-1, keepdims=True)
-        out = np.zeros(f.shape)
+        gap = np.ascontiguousarray(np.moveaxis(f - f.max(axis=-1, keepdims=True), -1, 0))  # products by class are fast
+        out = np.zeros(gap.shape)
         for t in _LARGEST:
             z = t - gap
             cdf = ndtr(z)
-            others = np.prod(cdf, axis=-1, keepdims=True) / cdf  # z > -6: nothing to underflow
-            out += np.exp(-0.5 * z * z) * others
-        return np.asarray(out / out.sum(axis=-1, keepdims=True))
+            z *= z
+            z *= -0.5
+            np.exp(z, out=z)
+            z /= cdf  # above Φ(-6): nothing to underflow
+            z *= reduce(np.multiply, cdf)
+            out += z
+        return np.moveaxis(out / out.sum(axis=0), 0, -1)
 
     def class_probabilities(self, mean: Array, variance: Array) -> Array:
         """See `Classes.class_probabilities`; `hmcgp.likelihoods.probability_of_largest` states the accuracy."""

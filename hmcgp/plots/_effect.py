@@ -60,48 +60,70 @@ def effect(gp: Any, inputs: Any, *, axes: Any = None, **options: Any) -> NDArray
     return axes
 
 
-def effects(gp: Any, inputs: Sequence[Any] | None = None, *, columns: int = 3, **options: Any) -> NDArray[Any]:
+def effects(
+    gp: Any, inputs: Sequence[Any] | None = None, *, columns: int = 3, rows: int = 50, **options: Any
+) -> NDArray[Any]:
     """Draw the effects of several inputs side by side, those that change the response most first.
+
+    Several classes, ordered classes or outputs have a column of panels each, and each input a row.
 
     Parameters
     ----------
     gp : fitted estimator
-        Of numbers, or of two classes; for more, see `effect`.
+        Has `effect`.
     inputs : sequence of str or int, optional
         Names or positions; default: all.
     columns : int, default=3
-        Panels in a row.
+        Panels in a row, if there is one response.
+    rows : int, default=50
+        Training rows that effects are averaged over.
     **options
-        Of `gp.effect`.
+        Other options of `gp.effect`.
 
     Returns
     -------
-    ndarray of Axes of shape (n_inputs,)
+    ndarray of Axes of shape (n_inputs,), or (n_inputs, n_targets)
     """
     require(gp, "effect", "n_features_in_")
     inputs = range(gp.n_features_in_) if inputs is None else inputs
-    found = [gp.effect(name, **options) for name in inputs]
-    if not found:
+    curves = [gp.effect(name, rows=rows, **options) for name in inputs]
+    if not curves:
         raise InvalidInput("'inputs' is empty; name at least one input.")
-    if found[0].mean.ndim > 1:
-        raise InvalidInput(
-            f"plots.effects draws one response, and this fit has {len(found[0].targets)}: "
-            "draw one input at a time with plots.effect."
-        )
-    found.sort(key=lambda each: -float(np.ptp(each.mean)))
-    columns = min(columns, len(found))
-    rows = -(-len(found) // columns)
-    shape = (rows, columns)
-    axes = style.grid_of_axes(None, shape, (3.1 * columns, 2.5 * rows), sharey=True).ravel()
-    for ax, each in zip(axes, found, strict=False):
+    n_targets = curves[0].mean.shape[-1] if curves[0].mean.ndim > 1 else 1
+    ranges = np.array([np.ptp(each.mean.reshape(-1, n_targets), axis=0) for each in curves])  # (inputs, targets)
+    largest = (ranges / np.maximum(ranges.max(axis=0), np.finfo(float).tiny)).max(axis=1)  # outputs differ in units
+    order = np.argsort(-(ranges[:, 0] if n_targets == 1 else largest), kind="stable")
+    curves = [curves[i] for i in order]
+    if n_targets > 1:
+        return _effects_by_target(gp, curves, n_targets)
+    columns = min(columns, len(curves))
+    height = -(-len(curves) // columns)
+    axes = style.grid_of_axes(None, (height, columns), (3.1 * columns, 2.5 * height), sharey=True).ravel()
+    for ax, each in zip(axes, curves, strict=False):
         _draw(ax, each, each.mean, each.low, each.high, each.curves)
         style.clean(ax)
-    for ax in axes[len(found) :]:
+    for ax in axes[len(curves) :]:
         ax.set_visible(False)
     for ax in axes[::columns]:
-        ax.set_ylabel(_response_label(gp, found[0])[0])
-    _note(axes[0], found[0])
-    return np.asarray(axes[: len(found)])
+        ax.set_ylabel(_response_label(gp, curves[0])[0])
+    _note(axes[0], curves[0])
+    return np.asarray(axes[: len(curves)])
+
+
+def _effects_by_target(gp: Any, curves: Sequence[Any], n_targets: int) -> NDArray[Any]:
+    """Draw a row of panels for each input, and a column for each class or output."""
+    shape = (len(curves), n_targets)
+    axes = style.grid_of_axes(None, shape, (2.6 * n_targets + 0.4, 2.0 * len(curves) + 0.4), sharey="col")
+    labels = _response_label(gp, curves[0])
+    for each, row in zip(curves, axes, strict=True):
+        for k, ax in enumerate(row):
+            lines = None if each.curves is None else each.curves[..., k]
+            _draw(ax, each, each.mean[..., k], each.low[..., k], each.high[..., k], lines)
+            style.clean(ax)
+    for ax, label in zip(axes[0], labels, strict=True):
+        ax.set_title(label, **style.TITLE)
+    _note(axes[-1, 0], curves[-1], below=True)
+    return axes
 
 
 def _panels(found: Any, axes: Any) -> NDArray[Any]:
@@ -194,8 +216,8 @@ def _lines_by_level(ax: Axes, found: Any, mean: Array) -> None:
     ax.legend(title=found.inputs[c], frameon=False, fontsize=style.SMALL, title_fontsize=style.SMALL)
 
 
-def _note(ax: Axes, found: Any, text: str = "") -> None:
-    """Say above a panel what is shown, if no axis does, and what the other inputs are doing."""
+def _note(ax: Axes, found: Any, text: str = "", *, below: bool = False) -> None:
+    """Write above (or below) a panel what is shown, if no axis does, and at which values the other inputs are."""
     if found.held:
         held = list(found.held.items())
         shown = ", ".join(f"{k} = {v:.3g}" if isinstance(v, float) else f"{k} = {v}" for k, v in held[:4])
@@ -205,4 +227,6 @@ def _note(ax: Axes, found: Any, text: str = "") -> None:
     if len(found.inputs) == 1:
         text += f"; band: {100 * found.level:g} %"
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
-    ax.annotate(text, (0, 1), (0, 4), **place, **style.NOTE)
+    if below:
+        place["va"] = "top"
+    ax.annotate(text, (0, 0 if below else 1), (0, -36 if below else 4), **place, **style.NOTE)

@@ -4,8 +4,11 @@ For values v of the inputs J, rows x_i with the weights ω_i (of sum 1), and a d
 
     e(v) = Σ_i ω_i r(f(x_J = v, x_-J = x_i,-J)),
 
-with r(f) the probabilities of the classes, the rate of counts, or f itself (partial dependence; Friedman 2001).  e(v)
-is as unknown as f is.  An average of f is Gaussian for each draw, with the variance ω'Σω, Σ being the posterior
+with r(f) the probabilities of the classes, the rate of counts, or f itself (partial dependence; Friedman 2001).  With
+weights of sum 0 it is an average difference: of rows with an input moved up and the same rows with it moved down
+(average predictive comparison; Gelman & Pardoe 2007).
+
+e(v) is as uncertain as f.  An average of f is Gaussian for each draw, with the variance ω'Σω, Σ being the posterior
 covariance of f at these inputs.  An average of probabilities or rates is not: f is sampled, at all rows of a value
 together, with the same random numbers for all values, so that a band is smooth.
 
@@ -17,8 +20,10 @@ Under a sum of kernels f = Σ_t f_t, and term t has the covariance k_t with what
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from hmcgp.model import Model
 from hmcgp.numerics.weighted import weighted_quantile
@@ -29,51 +34,86 @@ from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.typing import Array
 
 SAMPLES = 8  # of the latent function for each draw, and
-LEAST_SAMPLES = 400  # of it in all, where draws are few: a maximum is one
+LEAST_SAMPLES = 400  # of it in all: with sampler="map" there is one draw
+
+
+class AverageSamples(NamedTuple):
+    """Posterior samples of averages over rows, over the latent function and the hyperparameters."""
+
+    mean: Array  # (G, C)
+    samples: Array  # (N, G, C)
+    weight: Array  # (N,)
+
+    def quantiles(self, q: Array) -> Array:
+        """Quantiles at the probabilities q, (k,), of shape (k, G, C)."""
+        return np.asarray(weighted_quantile(self.samples, q, self.weight))
 
 
 def average_responses(
-    model: Model, draws: Draws, X: Array, row_weight: Array, q: Array, rng: np.random.Generator,
-    *, n_jobs: int | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Averages over rows of the probabilities of the classes, or of the rates of counts, and their quantiles.
+    model: Model, draws: Draws, X: Array, row_weight: Array, rng: np.random.Generator, *, n_jobs: int | None = None
+) -> AverageSamples:
+    """Averages over rows of the probabilities of the classes, or of the rates of counts.
 
     Parameters
     ----------
     model : Model
-        Of labels, classes, levels or counts.
+        Of classification, ordinal targets or counts.
     draws : ndarray of shape (S, p), or WeightedDraws
     X : ndarray of shape (G, M, d)
         M rows for each of G values, scaled as the model's.
     row_weight : ndarray of shape (M,)
-        Of sum 1.
-    q : ndarray of shape (k,)
-        Probabilities, over the latent function and the hyperparameters.
+        Of sum 1; or of sum 0 for differences, with negative weights for the rows to be subtracted.
     rng : Generator
-
-    Returns
-    -------
-    mean, quantiles : ndarrays of shape (G, C) and (k, G, C)
     """
     draws = WeightedDraws.of(draws)
-    n_samples = max(SAMPLES, -(-LEAST_SAMPLES // len(draws)))  # of each draw
-    normals = rng.standard_normal((len(draws), n_samples, X.shape[1], *latent_shape(model)))
+    n_samples = _samples_of_each(len(draws))
+    half = rng.standard_normal((len(draws), n_samples // 2, X.shape[1], *latent_shape(model)))
+    normals = np.concatenate([half, -half], axis=1)  # antithetic: the error of the mean has no linear part
     values = summarise(_Responses(X, row_weight, normals), model, draws, n_jobs=n_jobs)  # (S, 1 + K, G, C)
     mean = np.average(values[:, 0], axis=0, weights=draws.weight)
     samples = values[:, 1:].reshape(-1, *values.shape[2:])
-    return mean, weighted_quantile(samples, q, np.repeat(draws.weight, n_samples))
+    return AverageSamples(mean, samples, np.repeat(draws.weight, n_samples))
+
+
+def _samples_of_each(n_draws: int) -> int:
+    """Samples of the latent function for each draw of the hyperparameters, an even number."""
+    return max(SAMPLES, 2 * (-(-LEAST_SAMPLES // (2 * n_draws))))
+
+
+class LatentAverages(NamedTuple):
+    """Averages over rows of the latent function: a Gaussian for each draw of the hyperparameters."""
+
+    means: Array  # (S, G, C)
+    variances: Array  # (S, G, C)
+    weight: Array  # (S,)
+
+    @property
+    def mean(self) -> Array:
+        """Mean over the draws, of shape (G, C)."""
+        return np.asarray(np.average(self.means, axis=0, weights=self.weight))
+
+    def quantiles(self, q: Array) -> Array:
+        """Quantiles at the probabilities q, (k,), of shape (k, G, C)."""
+        return mixture.quantiles(q, self.means, self.variances, self.weight)
+
+    def samples(self) -> AverageSamples:
+        """The quantiles (k + 1/2)/K of each Gaussian, K for each draw, as weighted samples."""
+        n_samples = _samples_of_each(len(self.weight))
+        z = ndtri((np.arange(n_samples) + 0.5) / n_samples)[:, None, None]
+        samples = self.means[:, None] + np.sqrt(self.variances)[:, None] * z
+        return AverageSamples(self.mean, samples.reshape(-1, *self.means.shape[1:]), np.repeat(self.weight, n_samples))
 
 
 def average_latents(
-    model: Model, draws: Draws, X: Array, row_weight: Array, q: Array,
+    model: Model, draws: Draws, X: Array, row_weight: Array,
     *, n_outputs: int | None = None, term: int | None = None, n_jobs: int | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Averages over rows of the latent function, or of one of the terms that it is a sum of, and their quantiles.
+) -> LatentAverages:  # fmt: skip
+    """Averages over rows of the latent function, or of one of the terms that it is a sum of.
 
     Parameters
     ----------
-    model, draws, row_weight, q, n_jobs
-        As of `average_responses`; the model may be of numbers.
+    model, draws, row_weight, n_jobs
+        As for `average_responses`; the model may be one of regression.
     X : ndarray of shape (G, M, d), or (G, M n_outputs, d)
     n_outputs : int, optional
         Outputs that are stacked, row by row, in X.
@@ -82,14 +122,13 @@ def average_latents(
 
     Returns
     -------
-    mean, quantiles : ndarrays of shape (G, C) and (k, G, C)
+    LatentAverages
         C is 1 unless there are several classes or outputs.
     """
     draws = WeightedDraws.of(draws)
     statistic = _Latents(X, row_weight, n_outputs, term)
-    mean, variance = np.moveaxis(summarise(statistic, model, draws, n_jobs=n_jobs), 1, 0)  # (S, G, C) each
-    average = np.average(mean, axis=0, weights=draws.weight)
-    return average, mixture.quantiles(q, mean, variance, draws.weight)
+    means, variances = np.moveaxis(summarise(statistic, model, draws, n_jobs=n_jobs), 1, 0)  # (S, G, C) each
+    return LatentAverages(means, variances, draws.weight)
 
 
 @dataclass(frozen=True)
@@ -99,6 +138,7 @@ class _Responses(Statistic):
     X: Array  # (G, M, d)
     row_weight: Array
     normals: Array  # (S, K, M), or (S, K, M, C)
+    keeps: ClassVar[bool] = True  # other inputs are likely to follow
 
     def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
         return n_draws, 1 + self.normals.shape[1], len(self.X), model.likelihood.count(model.y)
@@ -108,8 +148,12 @@ class _Responses(Statistic):
         for g, X in enumerate(self.X):
             mean, covariance = latent_jointly(draw.model, draw.kernel, draw.evidence, X)
             f = mean + (z @ covariance_root(covariance.reshape(mean.size, mean.size)).T).reshape(-1, *mean.shape)
-            out[draw.index, 0, g] = draw.likelihood.mean_response(mean, _own(covariance)) @ self.row_weight
-            out[draw.index, 1:, g] = np.einsum("kmc,m->kc", draw.likelihood.response_given(f), self.row_weight)
+            samples = np.einsum("kmc,m->kc", draw.likelihood.response_given(f), self.row_weight)
+            out[draw.index, 1:, g] = samples
+            if mean.ndim == 1:
+                out[draw.index, 0, g] = draw.likelihood.mean_response(mean, np.maximum(np.diagonal(covariance), 0.0)) @ self.row_weight
+            else:  # the mean over several latent values is sampled, too, at 16 times the cost
+                out[draw.index, 0, g] = samples.mean(axis=0)
 
 
 @dataclass(frozen=True)
@@ -120,6 +164,7 @@ class _Latents(Statistic):
     row_weight: Array
     n_outputs: int | None
     term: int | None
+    keeps: ClassVar[bool] = True
 
     def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
         return n_draws, 2, len(self.X), self.n_outputs or int(np.prod(latent_shape(model)))
@@ -139,10 +184,3 @@ class _Latents(Statistic):
             else:  # of one latent value, or of columns that share it
                 out[draw.index, 1, g] = w @ covariance @ w
             np.maximum(out[draw.index, 1, g], 0.0, out=out[draw.index, 1, g])
-
-
-def _own(covariance: Array) -> Array:
-    """Variance of each row, or covariances of the classes of each row, from those of all rows."""
-    if covariance.ndim == 2:
-        return np.maximum(np.diagonal(covariance), 0.0)
-    return np.einsum("icid->icd", covariance)

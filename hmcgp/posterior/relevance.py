@@ -1,16 +1,6 @@
-"""Relevance of inputs by what they do to predictions.
+"""Relevance of inputs: loss of predictive density when an input is replaced by that of another row.
 
-**Change.**  For a draw θ of the hyperparameters, and rows i with the weights ω_i, moves of input j lead from x_i⁻ to
-x_i⁺: half of its standard deviation down and up; for a category, from the level of the row to each other level, as
-often as the others have it.  The change is
-
-    c_j(θ) = √( Σ_i ω_i ‖r(x_i⁺) - r(x_i⁻)‖² ),
-
-with r the probabilities of the classes, averaged over the latent function, and ‖δ‖² = ½ Σ_c δ_c² (of two classes, the
-square of the change of either probability); or the mean of numbers.  (Average predictive comparisons, Gelman &
-Pardoe 2007, with squares.)  It is large for an input that acts strongly, be it along a straight line.
-
-**Loss.**  How much worse the target of row i is predicted from all other rows when x_ij is that of another row:
+How much worse the target of row i is predicted from all other rows when x_ij is that of another row:
 
     log p(y_i | x_i, y_-i) - log p(y_i | x_i', y_-i).
 
@@ -27,36 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hmcgp.likelihoods import Counts
 from hmcgp.model import Model
 from hmcgp.posterior.joint import latent_jointly
 from hmcgp.posterior.leave_one_out import cavity_of
-from hmcgp.posterior.over_draws import PredictingDraw, Prediction, SolvedDraw, Statistic, summarise
-from hmcgp.posterior.responses import rates
-from hmcgp.posterior.row_blocks import class_probabilities, latent_blocks
+from hmcgp.posterior.over_draws import SolvedDraw, Statistic, summarise
 from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime.typing import Array
-
-
-class Moves(NamedTuple):
-    """Moves of one input: from and to, rows scaled as the model's, and their weights, of sum 1."""
-
-    before: Array  # (M, d)
-    after: Array  # (M, d)
-    weight: Array  # (M,)
-
-
-def changes(model: Model, draws: Draws, moves: Sequence[Moves], *, n_jobs: int | None = None) -> Array:
-    """Change of the response by the moves of each input, for each draw, of shape (S, len(moves)).
-
-    Of numbers, in the units of the model; of several outputs, the root of the mean square over them.
-    """
-    return summarise(_Changes(tuple(moves)), model, draws, n_jobs=n_jobs)
 
 
 def losses(
@@ -79,33 +49,6 @@ def losses(
     log_w = draws.log_weight[:, None, None] - log_p[:, :1]  # draws lose what the row adds to their evidence
     values = np.logaddexp.reduce(log_w + log_p[:, 1:], axis=0) - np.logaddexp.reduce(log_w, axis=0)  # (1 + k, M)
     return np.asarray(values[:1] - values[1:])
-
-
-@dataclass(frozen=True)
-class _Changes(Prediction):
-    """Root mean square change of the response for each draw and input, of shape (S, d)."""
-
-    moves: tuple[Moves, ...]
-
-    def shape(self, model: Model, n_draws: int) -> tuple[int, ...]:
-        return n_draws, len(self.moves)
-
-    def update(self, out: Array, draw: PredictingDraw) -> None:
-        for j, (before, after, weight) in enumerate(self.moves):
-            response = _responses(draw, np.concatenate([before, after]))
-            delta = response[len(before) :] - response[: len(before)]  # (M, C)
-            out[draw.index, j] = np.sqrt(weight @ (delta**2).mean(axis=1))
-
-
-def _responses(draw: PredictingDraw, X: Array) -> Array:
-    """Responses, of shape (m, C): probabilities of classes, whose squares are scaled to the mean ½Σ; rates; means."""
-    if isinstance(draw.model.likelihood, Counts):
-        return np.concatenate([part for _, part in rates(draw, X)])[:, None]
-    if draw.model.likelihood.targets != "numbers":
-        p = np.concatenate([part for _, part in class_probabilities(draw, X)], axis=1)  # (C, m)
-        return np.asarray(p.T * np.sqrt(0.5 * len(p)))  # so that the mean of squares over C is ½Σ
-    mean = np.concatenate([part for _, part, _ in latent_blocks(draw, X)])
-    return mean.reshape(len(mean), -1)
 
 
 @dataclass(frozen=True)

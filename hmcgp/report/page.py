@@ -115,29 +115,27 @@ def _verdict(gp: Any, gain: float, loo: Any, name: str) -> str:
 
 
 def _relevance(gp: Any) -> str:
-    found = gp.relevance()
-    if found.change.shape[1] > MOST_INPUTS:
-        return html.table(found.to_frame().head(MOST_INPUTS).round(4))
+    result = gp.relevance()
+    if len(result.inputs) > MOST_INPUTS:
+        return html.table(result.to_frame().head(MOST_INPUTS).round(4))
     ax = plots.relevance(gp)
     text = (
-        "How much the prediction changes when an input moves by its standard deviation (a category to another level) "
-        "and the others stay; intervals are over the hyperparameters."
+        "How much the prediction changes, on average over rows, when an input moves up by its standard deviation (a "
+        "category to another level) and the others stay. Intervals are over the latent function and the "
+        "hyperparameters. Where an interval contains 0, the data do not show in which direction the input acts; a "
+        "diamond far from 0 then says that it acts in opposite directions on different rows."
     )
     return html.picture(ax, text) + html.paragraph(text, "quiet")
 
 
 def _effects(gp: Any) -> str:
-    order = list(gp.relevance().to_frame().index)[:MOST_EFFECTS]
+    order = gp.relevance().ranking[:MOST_EFFECTS]
     text = (
         "The prediction as one input takes the values on the axis, averaged over rows for the others. Bands are 90 % "
         "intervals of this average, over the latent function and the hyperparameters. Marks are the data."
     )
-    one_response = not (hasattr(gp, "classes_") and len(gp.classes_) > 2) and not len(getattr(gp, "output_names_", ()))
-    if one_response:
-        axes = plots.effects(gp, order)
-        return html.picture(axes[0], text) + html.paragraph(text, "quiet")
-    shown = [html.picture(plots.effect(gp, name)[0], f"Effect of {name}") for name in order[:3]]
-    return "".join(shown) + html.paragraph(text, "quiet")
+    axes = plots.effects(gp, order)
+    return html.picture(axes.flat[0], text) + html.paragraph(text, "quiet")
 
 
 def _trust(gp: Any) -> str:

@@ -56,7 +56,7 @@ def front(predictive: tuple[Any, Any, Any], gp: GPClassifier, X_test: Any, y_tes
     figure = plt.figure(figsize=(15.0, 9.4), layout="constrained")
     panels: Any = figure.subfigures(2, 2, width_ratios=[1.0, 1.1], height_ratios=[1.0, 1.05], wspace=0.04, hspace=0.05)
     plots.predictive(*predictive, ax=panels[0, 0].subplots())
-    names = list(gp.relevance().to_frame().index)[:4]
+    names = gp.relevance().ranking[:4]
     effects = panels[0, 1].subplots(2, 2, sharey=True)
     for ax, name in zip(effects.ravel(), names, strict=True):
         plots.effect(gp, name, axes=ax)

@@ -204,7 +204,8 @@ def test_pictures(classifier, three_classes):
     assert len(plots.effect(three_classes, 2, rows=5)) == 3
     panels = plots.effects(classifier, rows=5)
     assert sorted(ax.get_xlabel() for ax in panels) == ["bmi", "glu", "group (rows)"]
-    with pytest.raises(InvalidInput, match="this fit has 3: draw one input at a time"):
-        plots.effects(three_classes, rows=5)
+    panels = plots.effects(three_classes, rows=5)
+    assert panels.shape == (4, 3)
+    assert [ax.get_title(loc="left") for ax in panels[0]] == [f"P({name})" for name in three_classes.classes_]
     with pytest.raises(InvalidInput, match="is not fitted yet"):
         plots.effect(GPClassifier(), "glu")

@@ -1,4 +1,4 @@
-"""Relevance of inputs by what they do to predictions: against differences of predictions, and against refits."""
+"""Relevance of inputs: against differences of predictions, refits, and data with known changes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hmcgp.errors import InvalidInput
 from hmcgp.kernels import Constant, Linear, SquaredExponential
 from hmcgp.model import Model
 from hmcgp.posterior import relevance
+from scripts.study import relevance_coverage as study
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),  # chains here are short
@@ -25,44 +26,86 @@ NUMBERS = 5.0 + 2.0 * Z[:, 0] + np.sin(2.0 * Z[:, 1]) + 0.2 * RNG.normal(size=25
 
 
 def test_change_is_a_difference_of_predictions():
-    """With one draw: root mean square over rows of what half a standard deviation down and up does to the mean."""
+    """Of regression targets: the average over rows of what half a standard deviation down and up does to the mean."""
     gp = GPRegressor(SquaredExponential(ard=True), sampler="map", **SHORT).fit(Z, NUMBERS)
-    found = gp.relevance()
+    result = gp.relevance()
     half = 0.5 * Z.std(axis=0)
-    expected = [
-        np.sqrt(np.mean((gp.predict(Z + half * unit) - gp.predict(Z - half * unit)) ** 2)) for unit in np.eye(3)
-    ]
-    np.testing.assert_allclose(found.change, [expected], rtol=1e-9)
-    assert found.unit == "y"
-    assert list(found.to_frame().index[:2]) == ["x0", "x1"]
+    delta = np.array([gp.predict(Z + half * unit) - gp.predict(Z - half * unit) for unit in np.eye(3)])
+    np.testing.assert_allclose(result.interval()[0], delta.mean(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(result.size, np.sqrt(np.mean(delta**2, axis=1)), rtol=1e-9)
+    assert result.unit == "y"
+    assert result.ranking[:2] == list(result.to_frame().index[:2]) == ["x0", "x1"]
+    assert result.moves[0] == f"+ {2.0 * half[0]:.3g}"
     ax = plots.relevance(gp)
-    assert not ax.collections  # no interval of a single draw
     assert [text.get_text() for text in ax.get_yticklabels()][:2] == ["x0", "x1"]
 
 
-def test_a_straight_input_is_relevant():
+def test_intervals_are_those_of_joint_samples_of_the_function():
+    """With one draw of the hyperparameters the interval is that of the latent function."""
+    gp = GPRegressor(SquaredExponential(ard=True), sampler="map", **SHORT).fit(Z, NUMBERS)
+    half = 0.5 * Z.std(axis=0) * np.eye(3)[0]
+    mean, covariance = gp.predict(np.concatenate([Z + half, Z - half]), return_cov=True)
+    weight = np.repeat([1.0, -1.0], len(Z)) / len(Z)
+    likelihood: Any = gp.model_.likelihood_at(gp.trace_.flat[0])
+    noise = float(likelihood.row_noise(1)[0]) * gp._targets.unit**2
+    sd = np.sqrt(weight @ covariance @ weight - noise * weight @ weight)  # of the function, without noise
+    _, low, high = gp.relevance().interval(0.9)
+    np.testing.assert_allclose([low[0], high[0]], weight @ mean + np.array([-1.6449, 1.6449]) * sd, rtol=2e-3)
+
+
+def test_a_linear_input_is_relevant():
     """Its length scale is long, and says nothing of it."""
     X, y = datasets.load_pima(return_X_y=True)
     gp = GPClassifier(**SHORT).fit(X.iloc[:80], y.iloc[:80])
-    frame = gp.relevance(permutation=True).to_frame()
-    assert frame.index[0] == "glu"
+    result = gp.relevance(permutation=True)
+    frame = result.to_frame()
+    assert frame.index[0] == result.ranking[0] == "glu"
     assert frame["loss"].idxmax() == "glu"
     assert ((frame["low"] <= frame["change"]) & (frame["change"] <= frame["high"])).all()
+    assert (frame["low"] < 0.0).sum() >= 3  # inputs of which the direction is unknown
     assert plots.relevance(gp).get_yticklabels()[0].get_text() == "glu"
 
 
-def test_categories_move_to_other_levels():
+def test_an_input_without_effect_has_an_interval_around_zero():
+    """Intervals over hyperparameters only contained slopes 1.2, 0.6 and 0 in 50 %, 50 % and 0 % of the tables."""
+    tables = [study.cover("regression", seed, sampler="map") for seed in range(10)]
+    inside = np.array([[table[f"slope {b:g}"] for b in study.SLOPES] for table in tables])
+    assert (inside.sum(axis=0) >= 7).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", study.KINDS)
+def test_coverage_of_intervals(kind):
+    """Of 40 tables, 90 % intervals contain each change in 36 of them, give or take 2.6 standard errors."""
+    tables = [study.cover(kind, seed) for seed in range(40)]
+    inside = np.array([[table[f"slope {b:g}"] for b in study.SLOPES] for table in tables])
+    assert (inside.sum(axis=0) >= 31).all()
+
+
+def test_opposite_effects_have_a_size_and_no_direction():
+    y = Z[:, 0] + 2.0 * Z[:, 1] ** 2
+    result = GPRegressor(SquaredExponential(ard=True), sampler="map", **SHORT).fit(Z, y).relevance()
+    change, _, _ = result.interval()
+    assert result.ranking[0] == "x1"
+    assert abs(change[1]) < 0.5 * result.size[1]
+
+
+def test_categories_move_from_the_most_frequent_level():
     X, y = datasets.load_pima(return_X_y=True)
     X = X.iloc[:60][["glu", "age", "ped"]].copy()
     X["group"] = np.where(X["age"] > 35, "old", np.where(X["glu"] > 120, "sweet", "young"))
     gp = GPClassifier(sampler="map", refine=None, **SHORT).fit(X, y.iloc[:60])
-    share = X["group"].value_counts(normalize=True)
-    total: Any = 0.0
-    for level in share.index:
-        weight = np.where(X["group"] == level, 0.0, share[level] / (1.0 - share[X["group"]].to_numpy()))
-        delta = (gp.predict_proba(X.assign(group=level)) - gp.predict_proba(X))[:, 1]
-        total += weight @ delta**2
-    np.testing.assert_allclose(gp.relevance().change[0, 3], np.sqrt(total / 60), rtol=1e-9)
+    result = gp.relevance()
+    usual = X["group"].mode()[0]
+    others = [level for level in sorted(set(X["group"])) if level != usual]
+    assert result.inputs == ["glu", "age", "ped", "group", "group"]
+    assert result.moves[3:] == [f"{level} instead of {usual}" for level in others]
+    for k, level in enumerate(others):
+        delta = (gp.predict_proba(X.assign(group=level)) - gp.predict_proba(X.assign(group=usual)))[:, 1]
+        assert result.size[3 + k] == pytest.approx(np.sqrt(np.mean(delta**2)), rel=1e-9)
+        assert result.interval()[0][3 + k] == pytest.approx(delta.mean(), abs=0.03)  # of 400 samples
+    labels = [text.get_text() for text in plots.relevance(gp).get_yticklabels()]
+    assert f"group: {others[0]} instead of {usual}" in labels
 
 
 def changed_inputs(X, seed=3):
@@ -125,12 +168,18 @@ def test_several_classes_and_outputs():
     data = load_iris(as_frame=True)
     gp = GPClassifier(SquaredExponential(ard=True), sampler="map", refine=None, **SHORT)
     gp.fit(data.data[::3], data.target_names[data.target[::3]])
-    assert gp.relevance().change.shape == (1, 4)
-    assert gp.relevance(permutation=True).to_frame().index[0].startswith("petal")
-    Y = np.column_stack([NUMBERS, -NUMBERS])
+    result = gp.relevance(permutation=True)
+    assert result.change.shape == (400, 4, 3)
+    np.testing.assert_allclose(result.change.sum(axis=2), 0.0, atol=1e-9)  # of the probabilities of all classes
+    assert result.ranking[0].startswith("petal")
+    assert list(result.to_frame()["target"][:3]) == list(gp.classes_)
+    assert len(plots.relevance(gp).get_legend().get_texts()) == 3
+    Y = np.column_stack([NUMBERS, -10.0 * NUMBERS])
     gp = GPRegressor(SquaredExponential(ard=True), outputs="coregional", sampler="map", **SHORT).fit(Z, Y)
-    assert gp.relevance().unit == "standard deviations of y"
-    assert gp.relevance().to_frame().index[0] == "x0"
+    result = gp.relevance()
+    assert result.ranking[0] == "x0"
+    change = result.interval()[0]
+    assert change[0, 1] == pytest.approx(-10.0 * change[0, 0], rel=0.1)  # in the units of each output
     with pytest.raises(InvalidInput, match="permutation=True is for one output"):
         gp.relevance(permutation=True)
     with pytest.raises(InvalidInput, match=r"'of' must be one of \['change', 'length_scale'\]; got 'lengthscale'"):

@@ -157,7 +157,7 @@ def test_relevance_shades_beyond_the_width_of_standardised_data():
     ax = plots.relevance(result, of="length_scale")
     (shade,) = ax.patches
     assert shade.get_window_extent().x0 == pytest.approx(ax.transData.transform((4.0, 0.0))[0])
-    assert any("longer than the data are wide" in text for text in texts(ax))
+    assert any("longer than the range of the data" in text for text in texts(ax))
     low, high = ax.get_xlim()
     assert low < 1.0
     assert high > 30.0

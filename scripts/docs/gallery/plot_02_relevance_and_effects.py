@@ -17,10 +17,10 @@ plots.relevance(gp)
 # The three most relevant inputs, averaged over the patients (partial dependence).  The band is over the latent function
 # and the hyperparameters.
 
-order = gp.relevance().to_frame()
-plots.effects(gp, list(order.index[:3]))
+result = gp.relevance()
+plots.effects(gp, result.ranking[:3])
 
 # %%
 # The numbers behind the pictures:
 
-order.round(3)
+result.to_frame().round(3)
