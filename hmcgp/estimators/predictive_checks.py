@@ -1,4 +1,4 @@
-"""What a fit, or its prior, would have you observe: beside what was observed."""
+"""Prior and posterior predictive checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods import is_gaussian
-from hmcgp.posterior import leave_one_out, predict
+from hmcgp.posterior import predict, quantile_residuals
 from hmcgp.posterior.prior import prior_functions
 from hmcgp.posterior.weights import WeightedDraws, resampled
 from hmcgp.runtime.blas_threads import single_blas_thread
@@ -24,21 +24,24 @@ from hmcgp.runtime.typing import Array
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Observed numbers beside their predictive distributions; `plots.residuals` draws them.
+    """Observed targets compared with their predictive distributions; `plots.residuals` draws them.
 
     Attributes
     ----------
-    predicted, observed : ndarrays of shape (n,) or (n, k)
-        Predictive means and observations, in the units of y.
+    predicted : ndarray of shape (n,) or (n, k)
+        Predictive means: in the units of y, of counts, or of positions of the classes (0 for the first).
+    observed : ndarray of shape (n,) or (n, k)
+        Observations.
     pit : ndarray of shape (n,) or (n, k)
-        Probability integral transform: the predictive probability of an observation no larger than the one made.
-        Uniform where predictions are calibrated.
+        Probability integral transform: the predictive probability of an observation no larger than the one made.  For
+        counts and classes a random number between the probability of less and that of no more (randomised quantile
+        residuals, Dunn & Smyth 1996).  Uniform where predictions are calibrated.
     left_out : bool
         Whether each prediction is from the other rows.
     """
 
     predicted: Array
-    observed: Array
+    observed: NDArray[Any]
     pit: Array
     left_out: bool
 
@@ -56,21 +59,27 @@ class Residuals:
 class PredictiveChecks:
     """Methods of estimators that say what the model, or its prior, would have you observe."""
 
-    def residuals(self, X: Any = None, y: Any = None) -> Residuals:
-        """Observations beside their predictive distributions, for regression.
+    def residuals(
+        self, X: Any = None, y: Any = None, *, sizes: Any = None, random_state: RandomStateLike = 0
+    ) -> Residuals:
+        """Compare observations with their predictive distributions: quantile residuals.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (m, d), optional
             Rows not used in the fit.  Default: the training rows, each predicted by the others (one output).
         y : array-like of shape (m,) or (m, k), optional
+        sizes : array-like of shape (m,), optional
+            Exposures or numbers of trials of these rows, for counts that were fitted with them.
+        random_state : None, int, SeedSequence, Generator or RandomState, default=0
+            For counts and classes, whose residuals are randomised.
 
         Returns
         -------
         Residuals
         """
         check_is_fitted(self)
-        return residuals_of(self, X, y)
+        return residuals_of(self, X, y, sizes, random_state)
 
     def posterior_predictive(self, n_draws: int = 100, random_state: RandomStateLike = 0) -> NDArray[Any]:
         """Targets drawn anew at the training rows, under draws of the hyperparameters.
@@ -175,19 +184,39 @@ def _with_prior(gp: Any, X: Any, y: Any) -> Any:
     return gp
 
 
-def residuals_of(gp: Any, X: Any, y: Any) -> Residuals:
-    """Residuals of a regressor; arguments as of `GPRegressor.residuals`."""
-    if gp.model_.likelihood.targets != "numbers" or not is_gaussian(gp.model_.likelihood):
-        raise InvalidInput("residuals are of numbers with Gaussian noise: for others see gp.loo() and plots.")
+def residuals_of(gp: Any, X: Any, y: Any, row_data: Any, random_state: RandomStateLike) -> Residuals:
+    """Residuals of a fitted estimator; arguments as for `GPRegressor.residuals`."""
     if (X is None) != (y is None):
         raise InvalidInput("give both 'X' and 'y', or neither for the training rows, each predicted by the others.")
-    targets = gp._targets
+    targets, rng = gp._targets, as_generator(random_state)
+    numbers = gp.model_.likelihood.targets == "numbers"
     if X is None:
         if targets.layout.names:
             raise InvalidInput("rows are left out for one output: give 'X' and 'y' of rows not used in the fit.")
         draws = gp._kept_draws()
-        mean, pit = leave_one_out.predictive_numbers(gp.model_, draws, r_eff=gp._r_eff(draws), n_jobs=gp.n_jobs)
-        return Residuals(targets.in_units(mean), targets.observed(gp.model_), pit, True)
+        found = quantile_residuals.left_out(gp.model_, draws, r_eff=gp._r_eff(draws), n_jobs=gp.n_jobs)
+        mean = targets.in_units(found.mean) if numbers else found.mean
+        return Residuals(mean, targets.observed(gp.model_), _randomised(rng, found), True)
+    if numbers and is_gaussian(gp.model_.likelihood):  # one output or several
+        return _residuals_of_gaussian(gp, X, y)
+    check_consistent_length(X, y)
+    model, draws, rows = gp._new_inputs(X)
+    codes, sizes = targets.encode(y, model.likelihood), None
+    if model.likelihood.targets == "counts":
+        sizes = targets.sizes(model.likelihood, len(codes), row_data)
+    found = quantile_residuals.at_new_rows(model, draws, rows, codes, sizes, n_jobs=gp.n_jobs)
+    mean = targets.in_units(found.mean) if numbers else found.mean
+    return Residuals(mean, np.asarray(y), _randomised(rng, found), False)
+
+
+def _randomised(rng: np.random.Generator, found: quantile_residuals.PredictiveDistribution) -> Array:
+    """A uniform number between P(y* < y) and P(y* <= y) for each row."""
+    return found.below + rng.random(len(found.upto)) * (found.upto - found.below)
+
+
+def _residuals_of_gaussian(gp: Any, X: Any, y: Any) -> Residuals:
+    """Residuals of new rows with Gaussian noise, of one output or several."""
+    targets = gp._targets
     y = targets.validate(y)
     check_consistent_length(X, y)
     model, draws, rows = gp._new_inputs(X)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from hmcgp.errors import InvalidInput
@@ -155,6 +156,14 @@ class Likelihood(Parametric, ABC):
         """Response given latent values, of shape (..., C): the probabilities of the classes."""
         return self.probabilities_given(f)
 
+    def predictive_distribution(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """P(y* < y) and P(y* <= y) of a new target y* for Gaussian latent values, of shape (n,); classes by code."""
+        return distribution_of_classes(self.class_probabilities(mean, variance), self.class_codes(y))
+
+    def class_codes(self, y: Array) -> NDArray[np.intp]:
+        """Positions of the classes of targets: 0 and 1 for the labels -1 and +1."""
+        return (np.asarray(y) > 0.0).astype(np.intp) if self.targets == "labels" else np.asarray(y).astype(np.intp)
+
     def log_average(self, y: Array, mean: Array, variance: Array) -> Array:
         """Log of the predictive probability (or density) ∫ p(y | f) N(f; mean, variance) df, elementwise."""
         m = np.asarray(y * mean, dtype=float)
@@ -176,3 +185,10 @@ class Likelihood(Parametric, ABC):
         exponent = self.row_weights(len(y))[:, None] * log_p - 0.5 * (f - m) ** 2 / variance[:, None]
         spacing = (right - left)[:, 0] / (_NODES - 1)
         return logsumexp(exponent, axis=1) + np.log(spacing) - 0.5 * np.log(2.0 * math.pi * variance)
+
+
+def distribution_of_classes(p: Array, codes: NDArray[np.intp]) -> tuple[Array, Array]:
+    """Probability of classes before, and up to, the class of each row, from the probabilities of all, (C, m)."""
+    rows = np.arange(len(codes))
+    high = np.minimum(np.cumsum(p, axis=0)[codes, rows], 1.0)
+    return np.maximum(high - p[codes, rows], 0.0), high

@@ -191,6 +191,10 @@ class Counts(Likelihood):
             out[some] = self._distribution(*(part[some] for part in flat))
         return out.reshape(k.shape)
 
+    def predictive_distribution(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+        sizes = self.sizes(len(y))
+        return self.distribution(y - 1.0, mean, variance, sizes), self.distribution(y, mean, variance, sizes)
+
     def _distribution(self, k: Array, mean: Array, variance: Array, sizes: Array) -> Array:
         at = np.maximum(k, 0.0)
         location, spread, third = self._comparison(at, sizes)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from hmcgp.errors import InvalidInput
 from hmcgp.likelihoods.base import Derivatives, Likelihood
@@ -77,6 +78,11 @@ class NoisyNumbers(Likelihood):
         """
         total = variance + self.row_noise(len(y))
         return np.asarray(-0.5 * ((y - mean).T ** 2 / total + np.log(2.0 * math.pi * total))).T
+
+    def predictive_distribution(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """P(y* < y) and P(y* <= y), which are equal (see `Likelihood.predictive_distribution`)."""
+        p = ndtr((y - mean).T / np.sqrt(variance + self.row_noise(len(y)))).T
+        return p, p
 
     def log_weighted_average(self, y: Array, mean: Array, variance: Array) -> Array:
         """Log ∫ p^ω N (see `Likelihood.log_weighted_average`), exactly.

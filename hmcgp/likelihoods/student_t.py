@@ -165,6 +165,10 @@ class StudentT(NoisyNumbers):
             out[some] = ndtr(z, out=z) @ weights
         return out
 
+    def predictive_distribution(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+        p = self.distribution(y, mean, variance)
+        return p, p
+
     def observed_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Mean and variance of a new observation; of a finite variance that stands in where there is none."""
         noise, _ = self.values()

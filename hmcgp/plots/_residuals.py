@@ -1,4 +1,4 @@
-"""Residuals of regression, and their probability integral transform."""
+"""Quantile residuals and their probability integral transform."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ def residuals(
     n_bins: int = 10,
     prob: float = 0.9,
     axes: NDArray[Any] | None = None,
+    **options: Any,
 ) -> NDArray[Any]:
     """Draw residuals against predictions (left) and how often observations fall into each part of theirs (right).
 
     Residuals are normal quantiles of the predictive distributions: standard normal where predictions are calibrated,
-    whatever the shape of these distributions.  The histogram on the right, of the probability integral transform, is
+    whatever the shape of these distributions; those of counts and classes are randomised between the probabilities of
+    less and of no more than the observation.  The histogram on the right, of the probability integral transform, is
     then flat: a valley says that intervals are too narrow, a hill that they are too wide, a slope that predictions are
     too high or too low.  The five largest residuals are named by their rows.
 
     Parameters
     ----------
-    gp : fitted regressor
+    gp : fitted estimator
     X : array or DataFrame of shape (n, d), optional
         Rows not used in the fit.  Default: the training rows, each predicted by the others (for one output).
     y : array of shape (n,) or (n, k), optional
@@ -39,6 +41,8 @@ def residuals(
         Probability of the grey band, within which each bar lies if predictions are calibrated.
     axes : ndarray of Axes of shape (2,), optional
         Drawn into when given.
+    **options
+        Of `gp.residuals`: ``random_state``, which matters for counts and classes, and ``sizes``.
 
     Returns
     -------
@@ -46,7 +50,7 @@ def residuals(
     """
     check_prob(prob)
     require(gp, "residuals", "trace_")
-    found = gp.residuals(X, y)
+    found = gp.residuals(X, y, **options)
     left, right = axes = style.pair_of_axes(axes, (9.5, 4.0), (3, 2))
     z, predicted = found.normalised.ravel(), found.predicted.ravel()
     seen = np.isfinite(z)
@@ -57,7 +61,10 @@ def residuals(
     for i in np.argsort(-np.abs(np.where(seen, z, 0.0)))[:5]:
         place = float(predicted[i]), float(z[i])
         left.annotate(str(i // n_outputs), place, (4, 0), textcoords="offset points", va="center", **style.NOTE)
-    left.set(xlabel="predicted", ylabel="residual (normal quantile)")
+    left.set(
+        xlabel="expected class (0: the first)" if hasattr(gp, "classes_") else "predicted",
+        ylabel="residual (normal quantile)",
+    )
     beyond = 100 * float(np.mean(np.abs(z[seen]) > 2.0))
     rows = "rows, each left out" if found.left_out else "rows"
     left.set_title(f"{int(seen.sum())} {rows}; {beyond:.1f} % beyond ±2 (4.6 % if calibrated)", **style.TITLE)

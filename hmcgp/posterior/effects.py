@@ -151,8 +151,10 @@ class _Responses(Statistic):
             samples = np.einsum("kmc,m->kc", draw.likelihood.response_given(f), self.row_weight)
             out[draw.index, 1:, g] = samples
             if mean.ndim == 1:
-                out[draw.index, 0, g] = draw.likelihood.mean_response(mean, np.maximum(np.diagonal(covariance), 0.0)) @ self.row_weight
-            else:  # the mean over several latent values is sampled, too, at 16 times the cost
+                out[draw.index, 0, g] = (
+                    draw.likelihood.mean_response(mean, np.maximum(np.diagonal(covariance), 0.0)) @ self.row_weight
+                )
+            else:  # mean_response samples, too, at a higher cost
                 out[draw.index, 0, g] = samples.mean(axis=0)
 
 

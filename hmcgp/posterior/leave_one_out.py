@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, warn_user
 from hmcgp.evidence import Iterative, SupportsLeaveGroupsOut, SupportsLeaveOneOut
@@ -32,7 +31,6 @@ from hmcgp.model import Model
 from hmcgp.numerics import pareto
 from hmcgp.numerics.weighted import K_LIMIT
 from hmcgp.posterior.over_draws import Group, SolvedDraw, Statistic, summarise
-from hmcgp.posterior.row_blocks import noisy
 from hmcgp.posterior.weights import Draws, WeightedDraws
 from hmcgp.runtime import arviz_compat
 from hmcgp.runtime.typing import Array
@@ -175,24 +173,6 @@ def averaged_over_cavities(
     for theta, weight, mean, variance in zip(draws.theta, draws.weight, *moments, strict=True):
         total += weight * of_rows(model.likelihood_at(theta), mean, variance)
     return total / draws.total
-
-
-def predictive_numbers(
-    model: Model, draws: Draws, *, r_eff: float = 1.0, n_jobs: int | None = None
-) -> tuple[Array, Array]:
-    """Mean and distribution function, at its own target, of each number given all others, both of shape (n,).
-
-    Averaged over draws as `loo` does.
-    """
-    draws = WeightedDraws.of(draws)
-    mean, variance = cavities(model, draws, n_jobs=n_jobs)
-    noise = np.array([noisy(model.likelihood_at(theta)).row_noise(len(model.y)) for theta in draws.theta])
-    cdf = ndtr((model.y - mean) / np.sqrt(variance + noise))
-    share = np.ones((len(model.y), 1))
-    if len(draws) > 1:
-        removed = summarise(_LogAverages(("log_weighted_average",)), model, draws, n_jobs=n_jobs)[:, 0]
-        share = np.exp(pareto.smooth(draws.log_weight - removed.T, r_eff)[0])  # (n, S)
-    return np.einsum("ns,sn->n", share, mean), np.einsum("ns,sn->n", share, cdf)
 
 
 @dataclass(frozen=True)

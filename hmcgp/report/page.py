@@ -89,10 +89,10 @@ def _quality(gp: Any, X: pd.DataFrame, y: Any, loo: Any) -> str:
         ax = plots.calibration(p_second, y=np.asarray(y))
         text = "Calibration: of rows to which the others give some probability of the class, that share should have it."
         parts.append(html.picture(ax, text) + html.paragraph(text, "quiet"))
-    if gp.model_.likelihood.targets == "numbers" and gp.model_.likelihood.is_gaussian and np.ndim(y) == 1:
+    elif np.ndim(y) == 1:
         text = (
-            "Residuals of rows that are each predicted by the others, as normal quantiles, and how often observations "
-            "fall into each tenth of what was predicted: flat, where intervals are as wide as they should be."
+            "Quantile residuals of rows that are each predicted by the others, and how often observations fall into "
+            "each tenth of their predictive distribution: flat if the predictions are calibrated."
         )
         parts.append(html.picture(plots.residuals(gp)[0], text) + html.paragraph(text, "quiet"))
     return "".join(parts)

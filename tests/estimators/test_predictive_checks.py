@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from scipy.stats import kstest, norm
 
-from hmcgp import GPClassifier, GPCounts, GPRegressor, Model
+from hmcgp import GPClassifier, GPCounts, GPOrdinal, GPRegressor, Model
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import SquaredExponential
 from hmcgp.likelihoods import Gaussian
-from hmcgp.posterior.leave_one_out import predictive_numbers
+from hmcgp.posterior.quantile_residuals import left_out
 from hmcgp.posterior.weights import WeightedDraws
 from hmcgp.priors import LogNormal
 
@@ -57,8 +57,8 @@ def test_left_out_numbers_average_over_draws_as_loo_does(regressor):
     """Two draws: weights 1/p(y_i | y_-i, θ_s), normalised, which no smoothing changes for so few."""
     model, theta = regressor.model_, np.array([[0.05], [0.2]])
     draws = WeightedDraws(theta, np.array([0.5, 1.5]))
-    one, two = (predictive_numbers(model, theta[i : i + 1]) for i in (0, 1))
-    mean, cdf = predictive_numbers(model, draws)
+    one, two = (left_out(model, theta[i : i + 1]) for i in (0, 1))
+    mean, cdf, _ = left_out(model, draws)
     for single, both in ((0, mean), (1, cdf)):
         share = (both - one[single]) / (two[single] - one[single])
         assert ((share > 0.0) & (share < 1.0)).all()
@@ -87,6 +87,47 @@ def test_outputs_have_a_column_each():
             gp.residuals()
         assert gp.posterior_predictive(3).shape == (3, 25, 2)
         assert gp.prior_predictive(X[:4], n_draws=3, observed=True).shape == (3, 4, 2)
+
+
+def replicated(kind, seed):
+    """Rows with targets of one kind, as drawn from a smooth truth, and an estimator for them."""
+    rng = np.random.default_rng([seed, len(kind)])
+    inputs = rng.normal(size=(150, 2))
+    f = np.sin(1.5 * inputs[:, 0]) + 0.5 * inputs[:, 1]
+    if kind == "counts":
+        return GPCounts(**QUICK), inputs, rng.poisson(np.exp(f))
+    if kind == "student_t":
+        return GPRegressor(likelihood="student_t", **QUICK), inputs, f + 0.3 * rng.standard_t(3, size=150)
+    z = 2.0 * f + rng.logistic(size=150)
+    if kind == "labels":
+        return GPClassifier(refine=None, **QUICK), inputs, np.where(z > 0.0, "yes", "no")
+    codes = np.digitize(z, [-1.0, 1.0])
+    if kind == "ordinal":
+        return GPOrdinal(levels=["low", "mid", "top"], **QUICK), inputs, np.array(["low", "mid", "top"])[codes]
+    return GPClassifier(refine=None, **QUICK), inputs, codes
+
+
+@pytest.mark.parametrize("kind", ["counts", "student_t", "labels", "ordinal", "classes"])
+def test_quantile_residuals_are_uniform_for_targets_of_every_kind(kind):
+    """Of rows that the others predict, and of new rows; they were refused for all but Gaussian noise."""
+    gp, inputs, y = replicated(kind, 1)
+    gp.fit(inputs[:100], y[:100])
+    within, new = gp.residuals(), gp.residuals(inputs[100:], y[100:])
+    for residuals in (within, new):
+        assert kstest(residuals.pit, "uniform").pvalue > 0.01
+    assert within.left_out
+    assert not new.left_out
+    if kind != "student_t":  # randomised, within the probabilities of less and of no more
+        other = gp.residuals(inputs[100:], y[100:], random_state=5)
+        assert not np.allclose(other.pit, new.pit)
+        p = gp.predict_proba(inputs[100:]) if kind != "counts" else None
+        if p is not None:
+            codes = np.searchsorted(gp.classes_, y[100:])
+            upper = np.cumsum(p, axis=1)[np.arange(50), codes]
+            assert ((new.pit <= upper + 1e-9) & (new.pit >= upper - p[np.arange(50), codes] - 1e-9)).all()
+            np.testing.assert_allclose(new.predicted, p @ np.arange(p.shape[1]), atol=1e-9)
+        else:
+            np.testing.assert_allclose(new.predicted, gp.predict(inputs[100:]), rtol=1e-9)
 
 
 def test_coverage_counts_central_intervals(regressor):
@@ -143,8 +184,6 @@ def test_prior_predictive_of_several_classes():
 def test_what_cannot_be_answered_is_refused(regressor, classifier):
     with pytest.raises(InvalidInput, match="not fitted: give 'y' too"):
         GPClassifier().prior_predictive(X)
-    with pytest.raises(InvalidInput, match="residuals are of numbers"):
-        classifier.residuals()
     with pytest.raises(InvalidInput, match="give both 'X' and 'y'"):
         regressor.residuals(X)
 

@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from hmcgp import GPClassifier, GPRegressor, plots
+from hmcgp import GPClassifier, GPCounts, GPRegressor, plots
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import Matern, SquaredExponential
 
@@ -136,6 +136,18 @@ def test_posterior_predictive_of_numbers_and_of_classes(regressor, three):
     ax = plots.posterior_predictive(three[0], n_draws=30)
     assert [bar.get_height() for bar in ax.patches] == [np.sum(three[1] == label) for label in "uvw"]
     assert [t.get_text() for t in ax.get_xticklabels()] == ["u", "v", "w"]
+
+
+def test_posterior_predictive_of_counts_is_a_rootogram():
+    """It was a kernel density, with mass below zero."""
+    y = np.random.default_rng(3).poisson(2.0, size=40)
+    gp = GPCounts(sampler="map", progressbar=False).fit(X, y)
+    ax = plots.posterior_predictive(gp, n_draws=20)
+    heights = [bar.get_height() for bar in ax.patches]
+    assert heights[: y.max() + 1] == np.bincount(y).tolist()
+    assert min(bar.get_x() for bar in ax.patches) > -0.6
+    assert "square-root" in ax.get_ylabel()
+    assert [text.get_text() for text in plots.residuals(gp)[0].texts]  # the largest are named
 
 
 def test_posterior_predictive_of_one_of_several_outputs():
