@@ -23,7 +23,7 @@ from hmcgp.model import GrowingModel, Model
 from hmcgp.posterior import responses
 from hmcgp.posterior.replicates import replicated_numbers
 from hmcgp.posterior.weights import WeightedDraws
-from hmcgp.runtime.checks import lowered, name_among
+from hmcgp.runtime.checks import lowered, name_among, refuse_huge
 from hmcgp.runtime.typing import Array
 
 OUTPUTS = ("independent", "coregional")
@@ -134,6 +134,7 @@ def number_table(gp: Any, X: Any, y: Any, noise_variance: Any, sample_weight: An
     X, y, weights, noise_variance = drop_zero_weight_rows(X, y, sample_weight, noise_variance)
     columns = Columns.learn(X, gp.missing)
     X, y, layout = _validated_rows(gp, columns.encode(X), y)
+    refuse_huge("y", y)
     targets = NumberTargets(layout, learn_scaling(y, layout, weights, standardize=gp.standardize))
     scaled = targets.standardise(y)
     weights = concatenate_weights((weights, len(X)))

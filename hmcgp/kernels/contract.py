@@ -113,6 +113,13 @@ def is_foreign(kernel: Kernel) -> bool:
     return _is_foreign_class(type(kernel)) or any(is_foreign(child) for child in kernel.children().values())
 
 
+def custom_classes(kernel: Kernel) -> list[str]:
+    """Names of the classes from outside this package in a kernel, in the order of the formula, each once."""
+    own = [type(kernel).__name__] if _is_foreign_class(type(kernel)) else []
+    inside = [name for child in kernel.children().values() for name in custom_classes(child)]
+    return list(dict.fromkeys(own + inside))
+
+
 def _is_foreign_class(kind: type) -> bool:
     return kind.__module__.partition(".")[0] != __name__.partition(".")[0]
 

@@ -7,10 +7,12 @@ import numpy as np
 from sklearn.utils import check_array
 
 from hmcgp.errors import InvalidInput
-from hmcgp.kernels import Kernel, SquaredExponential
+from hmcgp.kernels import Kernel, SquaredExponential, contract
+from hmcgp.kernels.gradient_contract import Coordinates, check_derivatives
 from hmcgp.kernels.per_class import PerClass
 from hmcgp.likelihoods import Classes, Likelihood
-from hmcgp.runtime.checks import refuse_class
+from hmcgp.model.hyperparameters import Hyperparameters
+from hmcgp.runtime.checks import refuse_class, refuse_huge
 from hmcgp.runtime.typing import Array
 
 
@@ -31,6 +33,7 @@ def check_data(X: Any, y: Any, likelihood: Likelihood) -> tuple[Array, Array]:
     y = np.array(y, dtype=float, order="C")
     if y.shape != X.shape[:1] and not (likelihood.targets == "numbers" and y.ndim == 2 and len(y) == len(X)):
         raise InvalidInput(f"'y' must have one value per row of 'X'; got {y.shape} for {X.shape[0]} rows.")
+    refuse_huge("y", y)
     likelihood.check_targets(y)
     return X, y
 
@@ -74,3 +77,21 @@ def _check_classes(kernel: PerClass, likelihood: Likelihood, y: Array) -> None:
             f"'kernel' lists {len(kernel.kernels)} kernels for {likelihood.count(y)} classes: give one for each, or "
             "one that all share."
         )
+
+
+def check_custom_kernel(kernel: Kernel, hyper: Hyperparameters, X: Array) -> None:
+    """Check arrays and derivatives of a kernel with classes from outside this package, at draws from the prior."""
+    rng = np.random.default_rng(0)
+    contract.check_kernel(lambda: hyper.kernel_at(kernel, hyper.prior.sample(rng)), X)
+
+    def gradient(dkernel: Array) -> Array:
+        return hyper.gradient(contract.derivatives(kernel, dkernel, hyper.n_kernel), np.zeros(hyper.n_likelihood))
+
+    coordinates = Coordinates(
+        names=hyper.names_of_kernel,
+        draw=lambda: hyper.prior.unconstrain(hyper.prior.sample(rng)),
+        constrain=hyper.prior.constrain,
+        kernel_at=lambda theta: hyper.kernel_at(kernel, theta),
+        gradient=gradient,
+    )
+    check_derivatives(coordinates, X)

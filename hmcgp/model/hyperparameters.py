@@ -23,6 +23,8 @@ class Hyperparameters:
         self.free: list[Parameter] = [p for p in everything if p.is_free]  # in the order of theta, each with its prior
         self.prior = HyperPrior(self.free)
         self.n_kernel = sum(p.size for p in of_kernel)  # values of the kernel's parameters, fixed ones included
+        self.n_likelihood = sum(p.size for p in of_likelihood)
+        self.names_of_kernel = [name for p in everything[: len(of_kernel)] if p.is_free for name in p.flat_names]
         slices = iter(self.prior.slices)
         placed = [(p, next(slices) if p.is_free else None) for p in everything]
         self._of_kernel, self._of_likelihood = placed[: len(of_kernel)], placed[len(of_kernel) :]

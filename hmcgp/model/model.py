@@ -23,7 +23,7 @@ from hmcgp.evidence import Evidence, EvidenceProvider, UpperBound
 from hmcgp.evidence.ep.em_surrogate import ExpectedLogDensity
 from hmcgp.kernels import Kernel, Parameter, contract
 from hmcgp.likelihoods import LabelNoise, Likelihood
-from hmcgp.model.arguments import check_data, check_input_names, check_kernel, weight_rows
+from hmcgp.model.arguments import check_custom_kernel, check_data, check_input_names, check_kernel, weight_rows
 from hmcgp.model.compatibility import check_expectation, resolve
 from hmcgp.model.covariance import check_inducing, check_structure, prior_covariance, prior_with_pullback
 from hmcgp.model.hyperparameters import Hyperparameters
@@ -96,8 +96,7 @@ class Model:
         self._prior = self._hyper.prior
         self._foreign = contract.is_foreign(self.kernel)  # has a class that this package has not tested
         if self._foreign:
-            rng = np.random.default_rng(0)
-            contract.check_kernel(lambda: self.kernel_at(self._prior.sample(rng)), self.X)
+            check_custom_kernel(self.kernel, self._hyper, self.X)
         keep_work_space(self.work_space)
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from math import inf
+from inspect import Parameter, signature
+from math import floor, inf, log10
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 
 from hmcgp.errors import InvalidInput
 from hmcgp.runtime.typing import Array
+
+MAX_NUMBER = 1e150  # whose square is far from overflow
 
 
 def check_count(name: str, value: object, least: int, most: float = inf) -> None:
@@ -67,5 +70,24 @@ def lowered(value: Any) -> Any:
 def refuse_class(argument: str, value: Any) -> None:
     """Refuse a class where an instance of it belongs."""
     if isinstance(value, type):
-        name = value.__name__
-        raise InvalidInput(f"'{argument}' is the class {name}: pass an instance of it, {argument}={name}().")
+        call = f"{value.__name__}({', '.join(_required(value))})"
+        raise InvalidInput(
+            f"'{argument}' is the class {value.__name__}: pass an instance of it, {argument.partition(' ')[0]}={call}."
+        )
+
+
+def _required(function: Any) -> list[str]:
+    """Names of the arguments without a default."""
+    positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    arguments = signature(function).parameters.values()
+    return [a.name for a in arguments if a.default is Parameter.empty and a.kind in positional]
+
+
+def refuse_huge(argument: str, values: Any) -> None:
+    """Refuse numbers whose squares overflow; NaN is ignored."""
+    largest = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
+    if largest > MAX_NUMBER:
+        raise InvalidInput(
+            f"'{argument}' has values up to {largest:.3g}, whose squares exceed the range of double precision. Are "
+            f"these codes of missing values? Otherwise divide '{argument}' by 1e{floor(log10(largest))}."
+        )
