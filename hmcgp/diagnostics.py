@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hmcgp.reporting.diagnostics import COLUMNS, Finding, bfmi, check, select, summary, warn
+from hmcgp.reporting.diagnostics import COLUMNS, Finding, bfmi, check, check_averaged, select, summary, warn
 
-__all__ = ["COLUMNS", "Finding", "bfmi", "check", "select", "summary", "warn"]
+__all__ = ["COLUMNS", "Finding", "bfmi", "check", "check_averaged", "select", "summary", "warn"]

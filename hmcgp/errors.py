@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 _PACKAGE = str(Path(__file__).parent)
+_records: ContextVar[tuple[list[str], ...]] = ContextVar("hmcgp_warning_records", default=())
 
 
 class HmcgpError(Exception):
@@ -57,6 +61,20 @@ class CheckpointWarning(HmcgpWarning):
     """A checkpoint cannot be written or locked, or other versions of the libraries have begun it."""
 
 
+@contextmanager
+def recorded_warnings() -> Iterator[list[str]]:
+    """Collect the messages of `warn_user` in the block, each once, whatever the user's warning filters show.
+
+    Blocks may be nested: a message goes to all of them.
+    """
+    messages: list[str] = []
+    token = _records.set((*_records.get(), messages))
+    try:
+        yield messages
+    finally:
+        _records.reset(token)
+
+
 def warn_user(message: str | Warning, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called into this package, however deep the cause lies.
 
@@ -67,6 +85,9 @@ def warn_user(message: str | Warning, category: type[Warning]) -> None:
     category : type
         As in `warnings.warn`.
     """
+    for messages in _records.get():
+        if str(message) not in messages:
+            messages.append(str(message))
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back

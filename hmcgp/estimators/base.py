@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hmcgp.compilation import shown_compilation
-from hmcgp.errors import ApproximationWarning, InterruptedWarning, warn_user
+from hmcgp.errors import ApproximationWarning, InterruptedWarning, recorded_warnings, warn_user
 from hmcgp.estimators.columns import target_name
 from hmcgp.estimators.conventions import Conventions
 from hmcgp.estimators.default_sampler import default_sampler
@@ -91,6 +91,7 @@ class GaussianProcess(Inspection, Conventions):
     refinement_: Refinement | None
     inducing_error_: InducingError | None
     target_name_: str
+    warnings_: list[str]
 
     # -- fitting -----------------------------------------------------------------------------------------------------
 
@@ -142,13 +143,14 @@ class GaussianProcess(Inspection, Conventions):
         """Validated rows of a fit."""
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, row_data: Any = None) -> Self:
-        with all_or_nothing(self), single_blas_thread():  # no new model beside old draws
+        with all_or_nothing(self), single_blas_thread(), recorded_warnings() as given:  # no new model with old draws
             sampler = check_settings(self)
             table = self._training_table(X, y, row_data, sample_weight)
             self._keep_table(table.inputs, table.targets)
             self._keep_target_name(y)
             model = table.model(self.evidence, standardize=bool(self.standardize))
             self._fit_model(model, sampler, table)
+            self.warnings_ = given
         return self
 
     def _fit_model(self, model: Model, sampler: str | Sampler | None, table: TrainingTable) -> None:
@@ -275,7 +277,7 @@ class GaussianProcess(Inspection, Conventions):
         return self._append(X, y, sample_weight)
 
     def _append(self, X: Any, y: Any, sample_weight: Any, row_data: Any = None) -> Self:
-        with all_or_nothing(self), single_blas_thread():
+        with all_or_nothing(self), single_blas_thread(), recorded_warnings() as given:
             check_is_fitted(self)
             X, y, weights, row_data = drop_zero_weight_rows(X, y, sample_weight, row_data)
             X = self._scaled(X)
@@ -298,6 +300,7 @@ class GaussianProcess(Inspection, Conventions):
                     "something new about the hyperparameters. Fit again with all rows.",
                     ApproximationWarning,
                 )
+            self.warnings_ = [*self.warnings_, *given]
         return self
 
     def _share_at_fit(self) -> float:

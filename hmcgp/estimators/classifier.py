@@ -130,6 +130,8 @@ class GPClassifier(ClassifierMixin, GaussianProcess):  # type: ignore[misc]
         How far the inducing inputs, if there are any, are from twice as many.
     sampling_trace_ : Trace
         All draws of the chains, with the sampler's statistics: those to judge convergence by.
+    warnings_ : list of str
+        Warnings that `fit` gave, and `append` since then; `report` shows them.
     parameters_ : list of Parameter
         The free hyperparameters with their priors.
     kernel_ : Kernel

@@ -36,6 +36,7 @@ COMMON: dict[str, Any] = {
     "n_features_in_": int,
     "feature_names_in_": NDArray[np.object_] | None,
     "target_name_": str | None,
+    "warnings_": list[str] | None,
     "_inputs": Inputs,
     "trace_": Trace,
     "sampling_trace_": Trace | None,

@@ -26,7 +26,7 @@ T = TypeVar("T")
 # computed from the rest
 DERIVED = ("_best", "_predictions", "kernel_", "classes_", "output_names_", "_metadata_request")
 OPTIONAL = ("feature_names_in_", "target_name_")  # None in a file where there is none
-LATER = ("target_name_",)  # optional attributes that files of earlier versions lack
+LATER = ("target_name_", "warnings_")  # attributes that files of earlier versions lack
 
 
 def save_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -142,6 +142,7 @@ def _restored(cls: type[Any], parameters: Any, fitted: Any) -> Any:
     estimator.model_ = model
     if estimator.sampling_trace_ is None:
         estimator.sampling_trace_ = estimator.trace_
+    estimator.warnings_ = fitted["warnings_"] or []  # None in files of earlier versions
     estimator._keep_table(fitted["_inputs"], fitted["_targets"])
     estimator._keep_best()
     return estimator

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hmcgp import plots
+from hmcgp.errors import recorded_warnings
 from hmcgp.report import html
 from hmcgp.report.comparison import scores
 from hmcgp.reporting import diagnostics
@@ -40,12 +41,13 @@ def write_report(gp: Any, path: str | os.PathLike[str], title: str | None = None
     target = user_path(path)
     check_replaceable(target)  # before the work
     X, y = gp.training_data()
-    loo = gp.loo()
+    with recorded_warnings() as given:
+        loo = gp.loo()
     sections = [
         ("quality", "How well does it predict?", _quality(gp, X, y, loo)),
         ("relevance", "Which inputs matter?", _relevance(gp)),
         ("effects", "What do they do?", _effects(gp)),
-        ("sure", "Can the draws be trusted?", _trust(gp)),
+        ("sure", "Can the draws be trusted?", _trust(gp, [*gp.warnings_, *given])),
         ("rows", "Which rows are surprising?", _surprising(X, y, loo)),
         ("data", "The data", _data(X, y)),
         ("settings", "Settings", _settings(gp)),
@@ -138,16 +140,18 @@ def _effects(gp: Any) -> str:
     return html.picture(axes.flat[0], text) + html.paragraph(text, "quiet")
 
 
-def _trust(gp: Any) -> str:
+def _trust(gp: Any, warnings: list[str]) -> str:
     trace = gp.sampling_trace_
+    parts = [html.note(text) for text in dict.fromkeys(warnings)]
     if trace.sampler in ("map", "fixed"):
-        return html.paragraph(
+        return "".join(parts) + html.paragraph(
             "There is one set of hyperparameters, the most probable one: how sure it is, is not known. Sample them "
             '(sampler="hmc") to see.'
         )
-    findings = diagnostics.check(trace, standardized=bool(gp.standardize))
-    parts = [html.note(finding.message) for finding in findings]
-    if not findings:
+    findings = diagnostics.check_averaged(trace, gp.trace_, standardized=bool(gp.standardize))
+    new = [finding.message for finding in findings if not any(finding.message in text for text in warnings)]
+    parts += [html.note(message) for message in new]
+    if not parts:
         parts = [html.note("Nothing was found to be wrong: the chains agree and hold enough draws.", good=True)]
     parts.append(html.paragraph(f"Drawn by {trace.sampler}{': ' if trace.note else ''}{trace.note}."))
     if getattr(gp, "refinement_", None) is not None:

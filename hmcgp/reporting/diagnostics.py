@@ -23,7 +23,7 @@ from hmcgp.runtime.checks import check_count
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.trace import Trace
 
-__all__ = ["COLUMNS", "Finding", "bfmi", "check", "select", "summary", "warn"]
+__all__ = ["COLUMNS", "Finding", "bfmi", "check", "check_averaged", "select", "summary", "warn"]
 
 COLUMNS = ["mean", "sd", "median", "q5", "q95", "ess_bulk", "ess_tail", "r_hat", "mcse_mean"]
 
@@ -91,6 +91,27 @@ def check(trace: Trace, *, standardized: bool = True) -> list[Finding]:
             *findings.check_bfmi(trace),
         ]
     return [*found, *findings.check_solver(trace)]
+
+
+def check_averaged(run: Trace, averaged: Trace, *, standardized: bool = True) -> list[Finding]:
+    """List the reasons to doubt the sampled draws, and the (weighted) draws that predictions average over.
+
+    Parameters
+    ----------
+    run, averaged : Trace
+        `sampling_trace_` and `trace_` of an estimator, which may be the same.
+    standardized : bool, default=True
+        As for `check`.
+
+    Returns
+    -------
+    list of Finding
+        Empty when nothing is wrong.
+    """
+    found = check(run, standardized=standardized)
+    if averaged is not run:
+        found += [*findings.check_weights(averaged), *findings.check_averaged(averaged)]
+    return list(dict.fromkeys(found))
 
 
 def warn(trace: Trace, *, standardized: bool = True) -> list[Finding]:

@@ -23,6 +23,7 @@ from hmcgp.samplers.trace import Trace
 
 RHAT_MAX = 1.01
 ESS_PER_CHAIN = 100
+ESS_AVERAGED = 100  # of weighted draws in all: the Monte Carlo error of a mean is a tenth of its sd
 BFMI_MIN = 0.3
 CUT_MAX = 0.05  # share of trajectories
 SHARE_MIN = 0.25  # of the draws that weights leave effective
@@ -153,6 +154,23 @@ def check_weights(trace: Trace) -> Iterator[Finding]:
             f"averages rest on few draws, {trace.n_effective:.0f} of {len(trace)} (Pareto k {trace.pareto_k:.2f}, "
             f"which should be below {K_LIMIT}): the surrogate that was drawn from does not follow the posterior, or "
             "the run ended before that could be told. Take sampler='hmc', or more time.",
+        )
+
+
+def check_averaged(trace: Trace) -> Iterator[Finding]:
+    """Too few effective draws among those that predictions average over, their weights included."""
+    chains, draws, _ = trace.draws.shape
+    if draws < MIN_DRAWS or not trace.names:
+        return
+    weight = np.ones((chains, draws)) if trace.log_weight is None else trace.weight.reshape(chains, draws)
+    sizes = np.array([min(weighted_ess(x, weight)) for x in np.moveaxis(trace.draws, 2, 0)])
+    if (sizes < ESS_AVERAGED).any():  # NaN compares false
+        yield Finding(
+            "averaged_ess",
+            f"the effective sample size of the draws that predictions average over is {np.nanmin(sizes):.0f} for "
+            f"'{trace.names[int(np.nanargmin(sizes))]}' (below {ESS_AVERAGED} for {int((sizes < ESS_AVERAGED).sum())} "
+            f"of {len(sizes)} hyperparameters; {len(trace)} draws, of which their weights leave "
+            f"{trace.n_effective:.0f}). Raise draws= and predict_draws=.",
         )
 
 

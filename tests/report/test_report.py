@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -10,9 +11,10 @@ import subprocess
 import numpy as np
 import pytest
 
-from hmcgp import GPClassifier, GPRegressor
-from hmcgp.errors import InvalidInput
+from hmcgp import GPClassifier, GPRegressor, diagnostics
+from hmcgp.errors import DataWarning, InvalidInput
 from hmcgp.kernels import SquaredExponential
+from hmcgp.report.page import _trust
 from tests.helpers.report import SHORT, outline, pima_table
 
 pytestmark = [
@@ -78,3 +80,39 @@ def test_a_browser_shows_it(table, tmp_path, width):
     content, window, loaded = re.search(r"<title>(\d+) (\d+) (\w+)</title>", dumped).groups()
     assert int(content) <= int(window)
     assert loaded == "true"
+
+
+def weighted_to_few(gp):
+    """The fit with weights that leave about 3 of its draws effective, as a refinement may."""
+    log_weight = np.full(gp.trace_.draws.shape[:2], -20.0)
+    log_weight[:, 0] = 0.0
+    log_weight -= np.logaddexp.reduce(log_weight, axis=None)
+    gp.trace_ = dataclasses.replace(gp.sampling_trace_, log_weight=log_weight, pareto_k=0.1)
+    return gp
+
+
+def test_the_draws_that_are_shown_are_judged():
+    """The box said that nothing was wrong above effective sample sizes of 26."""
+    X = np.random.default_rng(0).normal(size=(20, 1))
+    gp = weighted_to_few(GPRegressor(SquaredExponential(), **SHORT).fit(X, X[:, 0]))
+    kinds = [f.kind for f in diagnostics.check_averaged(gp.sampling_trace_, gp.trace_)]
+    assert {"weights", "averaged_ess"} <= set(kinds)
+    gp.warnings_ = []
+    text = _trust(gp, [])
+    assert "Nothing was found to be wrong" not in text
+    assert "draws that predictions average over is" in text
+
+
+def test_every_warning_of_the_fit_is_on_the_page(tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    X[:, 1] = 3.0
+    with pytest.warns(DataWarning) as caught:
+        gp = GPRegressor(SquaredExponential(), sampler="map", **SHORT).fit(X, X[:, 0] + X[::-1, 0])
+    messages = [str(w.message) for w in caught]
+    assert gp.warnings_ == messages
+    gp.save(tmp_path / "fit.hmcgp")
+    again = GPRegressor.load(tmp_path / "fit.hmcgp")
+    assert again.warnings_ == messages
+    text = " ".join(" ".join(outline(again.report(tmp_path / "report.html")).text).split())
+    assert all(" ".join(message.split()) in text for message in messages)
+    assert gp.fit(X[:, :1], X[:, 0] + X[::-1, 0]).warnings_ == []
