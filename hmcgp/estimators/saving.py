@@ -131,7 +131,7 @@ def _restored(cls: type[Any], parameters: Any, fitted: Any) -> Any:
         return estimator
     hints = COMMON | OWN[cls.targets]
     if isinstance(fitted, dict):
-        fitted = dict.fromkeys(LATER) | fitted
+        fitted = fitted | {name: None for name in LATER if name not in fitted}  # in the order of the file
     if not isinstance(fitted, dict) or not set(hints) <= set(fitted):
         raise Refused(f"lacks attributes of a fitted {cls.__name__}")
     check_types(fitted, hints)
