@@ -21,7 +21,7 @@ from hmcgp.posterior import leave_one_out as leaving_out
 from hmcgp.posterior import marginal_evidence
 from hmcgp.posterior.audit_report import Audit
 from hmcgp.posterior.weights import WeightedDraws
-from hmcgp.reporting import diagnostics
+from hmcgp.reporting import diagnostics, sensitivity
 from hmcgp.reporting import units as reporting_units
 from hmcgp.runtime.blas_threads import single_blas_thread
 from hmcgp.runtime.random import RandomStateLike
@@ -54,7 +54,8 @@ class Inspection(PredictiveChecks):
     def summary(self, round_to: int | None = 3, *, units: str = "standardized") -> pd.DataFrame:
         """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter.
 
-        `attrs` of the table name the sampler that drew, and how a surrogate came about, or why it was given up.
+        `attrs` of the table name the sampler, how a surrogate was fitted or why it was abandoned, and as `draws_note` which
+        draws these are.
 
         Parameters
         ----------
@@ -68,7 +69,32 @@ class Inspection(PredictiveChecks):
         check_is_fitted(self)
         trace = reporting_units.in_units(self.trace_, self.parameters_, units)
         labels = reporting_units.labels(self.parameters_, units)
-        return diagnostics.summary(trace, round_to=round_to).assign(units=labels)
+        table = diagnostics.summary(trace, round_to=round_to).assign(units=labels)
+        table.attrs["draws_note"] = export.how_drawn(self)
+        return table
+
+    def prior_sensitivity(self) -> pd.DataFrame:
+        """Sensitivity of the posterior to the priors and to the likelihood, by power scaling.
+
+        How much the marginal posterior of each hyperparameter changes when the prior, or the likelihood, is raised to a
+        power near 1, computed by importance weights without refitting (Kallioinen et al. 2024, Stat. Comput. 34:57).
+        The same table as `arviz.psense_summary` of arviz 1.x, for weighted draws too.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per hyperparameter: `prior` and `likelihood`, the sensitivities, of which above 0.05 counts as
+            sensitive; `diagnosis`: "potential prior-data conflict" (both), "potential strong prior / weak likelihood"
+            (the prior only), or "✓".
+
+        Raises
+        ------
+        InvalidInput
+            For fewer than 40 draws, as after sampler="map".
+        """
+        check_is_fitted(self)
+        log_prior = sensitivity.log_prior_terms(self.trace_.draws, self.parameters_).sum(axis=2)
+        return sensitivity.sensitivity(self.trace_, log_prior, export.log_evidence(self, self.trace_))
 
     def log_marginal_likelihood(self, theta: Theta | None = None, eval_gradient: bool = False) -> Any:
         """Log evidence of the training labels at given hyperparameters.
@@ -306,32 +332,41 @@ class Inspection(PredictiveChecks):
         log_likelihood: bool = False,
         posterior_predictive: bool = False,
         prior: int = 0,
-        resample: bool | None = None,
+        resample: bool = True,
         audit: Audit | None = None,
         units: str = "standardized",
         random_state: RandomStateLike = 0,
     ) -> Any:
         """The posterior as arviz's own container (InferenceData, or DataTree from arviz 1.0 on).
 
-        `sample_stats` holds, beside the sampler's statistics, `log_evidence`: log p(y | hyperparameters) of all targets
-        together, one number per draw.  Where draws carry weights, it holds `log_weight` too, with the attributes
-        `pareto_k` and `n_effective`.  arviz itself knows no weights: take `resample=True` for its plots and statistics.
+        `posterior` holds draws of equal weight from the posterior that `summary` and predictions describe, as arviz
+        averages without weights: `arviz.summary` agrees with `summary` to a small part of its Monte Carlo errors.  The
+        attribute `draws_note` says in words which draws these are.  There may be fewer than `draws` of each chain:
+        where the evidence is refined, at most `predict_draws` (500 by default) of all chains are evaluated again.  All
+        draws that were sampled are then in `sampling_posterior`, their statistics in `sampling_sample_stats`, with
+        `log_weight` (-inf where a draw was not evaluated); `averaged_posterior` has the draws that predictions average
+        over, with `log_weight`.  Trace plots and `arviz.bfmi` need the run itself: ``gp.sampling_trace_.to_arviz()``.
+
+        `sample_stats` holds, besides the sampler's statistics, `log_evidence`: log p(y | hyperparameters) of all
+        targets together, one number per draw.  `log_prior` (of natural hyperparameters, without Jacobians) and
+        `log_likelihood` are what `arviz.psense_summary` (arviz 1.x) needs; see `prior_sensitivity`.
 
         Parameters
         ----------
         log_likelihood : bool, default=False
-            Add the group `log_likelihood`: log p(y_i | y_-i, θ) of each row given all others, whose latent function is
+            Let `log_likelihood` hold log p(y_i | y_-i, θ) of each row given all others, whose latent function is
             integrated out.  `arviz.loo` on it leaves rows out for the hyperparameters too, as
-            p(θ | y) ∝ p(θ | y_-i) p(y_i | y_-i, θ), and agrees with `loo`.
+            p(θ | y) ∝ p(θ | y_-i) p(y_i | y_-i, θ), and agrees with `loo`.  Default: log p(y | θ) of all rows together,
+            as the terms `evidence` and `units` (of the density of y), for `arviz.psense_summary`; `arviz.loo` raises.
         posterior_predictive : bool, default=False
             Add the group `posterior_predictive`: targets drawn anew at the training rows, for `arviz.plot_ppc` (0.2x)
             or `arviz.plot_ppc_dist`.  Labels that are no numbers are also there as numbers, `y_code`, as are those
             observed: ``arviz.plot_ppc(tree, var_names="y_code")``.
         prior : int, default=0
             Add the group `prior` with so many draws of the hyperparameters from their prior.
-        resample : bool, optional
-            Draw from the weighted draws as many of equal weight.  Default: only with `log_likelihood` or
-            `posterior_predictive`, which arviz would not weight.
+        resample : bool, default=True
+            Where draws carry weights: export as many of equal weight, each repeated or left out according to its
+            weight.  False: the weighted draws, with `log_weight` in `sample_stats`, which arviz ignores.
         audit : Audit, optional
             Result of `GPClassifier.audit`: added as the group `audit`, its verdict in the attributes.
         units : {"standardized", "input"}, default="standardized"

@@ -1,33 +1,26 @@
 """Export of a fit to arviz.
 
-The arviz container has the groups `posterior` (natural parameters), `sample_stats`, `unconstrained_posterior`,
-`warmup_posterior` and `warmup_sample_stats` when there was a warm-up, and those that are given: `observed_data`,
-`constant_data`, `log_likelihood`, `posterior_predictive`, `prior`, `audit`.  One variable per hyperparameter; a
-per-input one has the dimension `feature`, whose coordinates are the input names, one that every class has for itself
-the dimension `class`, and one of each of several outputs the dimension `output`.
+The arviz container has the groups of a run (`hmcgp.samplers.arviz_groups`) and those that are given: `log_prior`,
+`log_likelihood`, `observed_data`, `constant_data`, `posterior_predictive`, `prior`, `audit`; `sampling_posterior` and
+`sampling_sample_stats`, all draws that were sampled, where `posterior` has others; and `averaged_posterior`, the draws
+that predictions average over.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hmcgp.errors import InvalidInput
 from hmcgp.runtime import arviz_compat
-from hmcgp.runtime.files import library_version
 from hmcgp.runtime.typing import Array
+from hmcgp.samplers.arviz_groups import SAMPLE_DIMS, Variables, attributes, run_groups, trace_groups, with_attributes
 from hmcgp.samplers.trace import Trace
 
 if TYPE_CHECKING:
     from hmcgp.kernels.base import Parameter
-
-SAMPLE_DIMS = ("chain", "draw")
-RESERVED = (*SAMPLE_DIMS, "obs_id", "feature", "class", "output")
 
 
 def build_tree(
@@ -37,6 +30,7 @@ def build_tree(
     observed_data: Mapping[str, ArrayLike] | None = None,
     constant_data: Mapping[str, ArrayLike] | None = None,
     log_likelihood: Mapping[str, Array] | None = None,
+    log_prior: Array | None = None,
     posterior_predictive: Mapping[str, NDArray[Any]] | None = None,
     prior: Array | None = None,
     attrs: Mapping[str, object] | None = None,
@@ -44,6 +38,8 @@ def build_tree(
     outputs: Sequence[str] = (),
     latent: Array | None = None,
     audit: Mapping[str, Mapping[str, Any]] | None = None,
+    run: Trace | None = None,
+    averaged: tuple[Array, Array] | None = None,
 ) -> Any:
     """Build the installed arviz's container: arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x).
 
@@ -56,9 +52,12 @@ def build_tree(
         Arrays with rows (dimension `obs_id`) first and columns, if any, second: outputs (`output`) and inputs
         (`feature`).
     log_likelihood : mapping of str to ndarray of shape (chains, draws) or (chains, draws, n), optional
-        Log likelihoods given the draws: for arviz's `loo`, of each row given all others.
+        Log likelihoods given the draws: for arviz's `loo`, of each row given all others; for its `psense_summary`, of
+        all rows together.
+    log_prior : ndarray of shape (chains, draws, n_dim), optional
+        Log prior densities of the natural parameters, without Jacobians of the transforms.
     posterior_predictive : mapping of str to ndarray of shape (chains, draws, n) or (chains, draws, n, k), optional
-        Targets drawn anew.
+        Targets drawn from the posterior predictive distribution.
     prior : ndarray of shape (m, n_dim), optional
         Natural parameters drawn from their prior.
     attrs : mapping of str to object, optional
@@ -70,24 +69,27 @@ def build_tree(
         Draws of latent values, stored as `f` in `posterior`.
     audit : mapping, optional
         `Audit.to_dict()`, stored as the group `audit`.
+    run : Trace, optional
+        All draws that were sampled, where `trace` has others.
+    averaged : tuple of ndarray of shape (S, n_dim) and ndarray of shape (S,), optional
+        Draws that predictions average over, and the logarithms of their weights.
     """
-    _check_parameters(trace, parameters)
-    features = _feature_names(features, parameters, constant_data or {})
+    features = _feature_names(features, constant_data or {})
     outputs = tuple(map(str, outputs))
     columns = {"feature": features, "output": outputs}
-    dims_of = _feature_dims(parameters, features, outputs)
-    groups: dict[str, Any] = {
-        "posterior": _draws_dataset(trace.draws, parameters, dims_of),
-        "sample_stats": _stats_dataset(trace, trace.stats).assign(_metric(trace)).assign(_weights(trace)),
-        "unconstrained_posterior": _draws_dataset(trace.unconstrained, parameters, dims_of),
-    }
+    variables = Variables.of(trace, parameters, features, outputs)
+    groups = trace_groups(trace, variables)
     if latent is not None:
         groups["posterior"] = groups["posterior"].assign(_dataset({"f": latent}, (*SAMPLE_DIMS, "obs_id"), columns))
-    if trace.warmup_unconstrained.shape[1] > 0:
-        groups["warmup_posterior"] = _draws_dataset(trace.warmup_draws, parameters, dims_of)
-        groups["warmup_sample_stats"] = _stats_dataset(trace, trace.warmup_stats)
     if prior is not None:
-        groups["prior"] = _draws_dataset(prior[None], parameters, dims_of)
+        groups["prior"] = variables.dataset(prior[None])
+    if log_prior is not None and log_prior.shape[2] > 0:
+        groups["log_prior"] = variables.dataset(log_prior)
+    if run is not None:
+        groups |= run_groups(run, variables)
+    if averaged is not None:
+        weights = _dataset({"log_weight": averaged[1][None]}, SAMPLE_DIMS, columns)
+        groups["averaged_posterior"] = variables.dataset(averaged[0][None]).assign(weights)
     given: dict[str, tuple[Mapping[str, Any] | None, tuple[str, ...]]] = {
         "log_likelihood": (log_likelihood, (*SAMPLE_DIMS, "obs_id")),
         "posterior_predictive": (posterior_predictive, (*SAMPLE_DIMS, "obs_id", "output")),
@@ -95,126 +97,21 @@ def build_tree(
         "constant_data": (constant_data, ("obs_id", "feature")),
     }
     groups |= {name: _dataset(arrays, dims, columns) for name, (arrays, dims) in given.items() if arrays is not None}
-    common = _attributes(trace)
-    without_draws = {key: value for key, value in common.items() if key != "sample_dims"}
-    for dataset in groups.values():
-        dataset.attrs = common if "chain" in dataset.dims else without_draws
     if audit is not None:
-        groups["audit"] = _audit_dataset(audit).assign_attrs(without_draws)
+        groups["audit"] = _audit_dataset(audit)
+    common = attributes(trace)
+    with_attributes(groups, common)
     return arviz_compat.build_container(groups, {**common, **(attrs or {})})
 
 
-def _check_parameters(trace: Trace, parameters: Sequence[Parameter]) -> None:
-    names, sizes = [p.name for p in parameters], [p.size for p in parameters]
-    if sum(sizes) != len(trace.names):
-        raise InvalidInput(f"'parameters' must cover the {len(trace.names)} columns of the trace; got sizes {sizes}.")
-    clashes = sorted({n for n in names if n in RESERVED or names.count(n) > 1})
-    if clashes:
-        raise InvalidInput(f"parameters must have names of their own, other than {RESERVED}; rename {clashes}.")
-
-
-def _feature_names(
-    given: Sequence[str] | None, parameters: Sequence[Parameter], constant_data: Mapping[str, ArrayLike]
-) -> tuple[str, ...]:
-    """Names given, else of the columns of the constant data, else of the first per-input parameter."""
+def _feature_names(given: Sequence[str] | None, constant_data: Mapping[str, ArrayLike]) -> tuple[str, ...]:
+    """Names given, else of the columns of the constant data, if there are any."""
     if given is not None:
         return tuple(map(str, given))
     for table in constant_data.values():
         if np.ndim(table) == 2:
             return tuple(map(str, getattr(table, "columns", [f"x{j}" for j in range(np.shape(table)[1])])))
-    return next((p.labels for p in parameters if p.labels is not None), ())
-
-
-def _feature_dims(
-    parameters: Sequence[Parameter], features: tuple[str, ...], outputs: tuple[str, ...]
-) -> dict[tuple[str, ...], str]:
-    """One dimension per set of inputs: `feature` for all of them, then `feature_1`, ...; `output` for the outputs."""
-    taken = {p.name for p in parameters}
-    free = (name for i in itertools.count(1) if (name := f"feature_{i}") not in taken)
-    dims = {outputs: "output", features: "feature"}
-    for p in parameters:
-        if p.labels is not None and p.labels not in dims:
-            dims[p.labels] = next(free)
-    return dims
-
-
-def _draws_dataset(draws: Array, parameters: Sequence[Parameter], dims: Mapping[tuple[str, ...], str]) -> Any:
-    """One variable per parameter from draws of shape (chains, draws, n_dim)."""
-    import xarray as xr
-
-    variables: dict[str, Any] = {}
-    coords = _sample_coords(draws)
-    blocks = np.split(draws, np.cumsum([p.size for p in parameters], dtype=int), axis=2)[:-1]  # the last is empty
-    classes = list(dict.fromkeys(p.of_class for p in parameters if p.of_class is not None))
-    alike = _in_every_class(parameters, classes)
-    for p, block in zip(parameters, blocks, strict=True):
-        name, values = p.name.replace("/", "_"), block  # netCDF allows no slash, and a class may be called "a/b"
-        axes: tuple[str, ...] = SAMPLE_DIMS
-        if p.labels is not None:
-            axes = (*axes, dims[p.labels])
-            coords[dims[p.labels]] = np.asarray(p.labels, dtype=str)
-        elif p.size == 1 or _without_class(p) in alike:
-            values = block[:, :, 0]
-        else:
-            axes = (*axes, f"{name}_dim_0")
-            coords[f"{name}_dim_0"] = np.arange(p.size)
-        if _without_class(p) in alike:  # one variable for all classes, which grows by a class at a time
-            name, axes, values = _without_class(p), (*SAMPLE_DIMS, "class", *axes[2:]), values[:, :, None]
-            coords["class"] = np.asarray(classes, dtype=str)
-            values = np.concatenate([variables[name][1], values], axis=2) if name in variables else values
-        variables[name] = (axes, values)
-    return xr.Dataset(variables, coords=coords)
-
-
-def _without_class(p: Parameter) -> str:
-    return p.name if p.of_class is None else p.name.removeprefix(f"{p.of_class}.")
-
-
-def _in_every_class(parameters: Sequence[Parameter], classes: Sequence[str | None]) -> set[str]:
-    """Names of the parameters that each class has for itself, of the same inputs."""
-    found: dict[str, list[Parameter]] = {}
-    for p in parameters:
-        if p.of_class is not None:
-            found.setdefault(_without_class(p), []).append(p)
-    return {
-        name
-        for name, owners in found.items()
-        if [p.of_class for p in owners] == list(classes) and len({p.labels for p in owners}) == 1
-    }
-
-
-def _sample_coords(values: NDArray[Any]) -> dict[str, Any]:
-    return {dim: np.arange(size) for dim, size in zip(SAMPLE_DIMS, values.shape, strict=False)}
-
-
-def _stats_dataset(trace: Trace, stats: Mapping[str, NDArray[Any]]) -> Any:
-    import xarray as xr
-
-    variables: dict[str, Any] = {name: (SAMPLE_DIMS, values) for name, values in stats.items()}
-    if trace.sampler == "hmc":
-        variables["int_time"] = (SAMPLE_DIMS, stats["step_size"] * stats["n_steps"])
-    return xr.Dataset(variables, coords=_sample_coords(stats["lp"]))
-
-
-def _metric(trace: Trace) -> dict[str, Any]:
-    """`inv_metric`, one per chain: (chains, n_dim), or (chains, n_dim, n_dim) when dense."""
-    import xarray as xr
-
-    if trace.sampler in ("metropolis", "map", "fixed"):  # they have no momentum, so no metric
-        return {}
-    axes = ("parameter", "parameter_bis")[: np.ndim(trace.inv_metric) - 1]
-    names = {axis: np.asarray(trace.names, dtype=str) for axis in axes}
-    return {"inv_metric": xr.DataArray(trace.inv_metric, dims=("chain", *axes), coords=names)}
-
-
-def _weights(trace: Trace) -> dict[str, Any]:
-    """`log_weight`, of which the exponentials sum to 1, where draws carry weights."""
-    import xarray as xr
-
-    if trace.log_weight is None:
-        return {}
-    attrs = {"pareto_k": float(trace.pareto_k), "n_effective": trace.n_effective}
-    return {"log_weight": xr.DataArray(trace.log_weight, dims=SAMPLE_DIMS, attrs=attrs)}
+    return ()
 
 
 def _dataset(arrays: Mapping[str, ArrayLike], dims: tuple[str, ...], columns: Mapping[str, Sequence[str]]) -> Any:
@@ -249,18 +146,3 @@ def _audit_dataset(audit: Mapping[str, Mapping[str, Any]]) -> Any:
         if name not in ("draw", "name")
     }
     return xr.Dataset(variables, coords=labels, attrs=audit["audit"])
-
-
-def _attributes(trace: Trace) -> dict[str, Any]:
-    """Attributes that every group and the root carry."""
-    return {
-        "inference_library": "hmcgp",
-        "inference_library_version": library_version("hmcgp"),
-        "created_at": datetime.now(UTC).isoformat(),
-        "sampler": trace.sampler,
-        "sampler_note": trace.note,
-        "sampling_time": float(trace.sampling_time),
-        "interrupted": int(trace.interrupted),
-        "tuning_steps": int(trace.warmup_unconstrained.shape[1]),
-        "sample_dims": list(SAMPLE_DIMS),
-    }

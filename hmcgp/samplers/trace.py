@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, TypeAlias, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from hmcgp.numerics.balanced_resampling import balanced_positions
 from hmcgp.numerics.weighted import effective_number
+from hmcgp.runtime.checks import check_flag
 from hmcgp.runtime.typing import Array
 from hmcgp.samplers.integrators import State
 
@@ -199,8 +201,7 @@ class Trace:
         """At most n_max draws, evenly spaced in every chain (one each of the first, if few); None: all."""
         if n_max is None or len(self) <= n_max:
             return self
-        chains = slice(0, min(self.n_chains, n_max))
-        keep = np.linspace(0, self.n_draws - 1, max(n_max // self.n_chains, 1)).round().astype(int)
+        chains, keep = self.spaced(min(self.n_chains, n_max), max(n_max // self.n_chains, 1))
         kept = self.log_weight
         if kept is not None:
             kept = kept[chains, keep] - np.logaddexp.reduce(kept[chains, keep], axis=None)
@@ -216,6 +217,10 @@ class Trace:
             log_weight=kept,
         )
 
+    def spaced(self, n_chains: int, n_draws: int) -> tuple[slice, NDArray[np.intp]]:
+        """The first chains, and positions of n_draws evenly spaced draws in each."""
+        return slice(0, n_chains), np.linspace(0, self.n_draws - 1, n_draws).round().astype(int)
+
     def chosen(self, positions: NDArray[np.intp]) -> Trace:
         """Draws at these positions among those of all chains, as many as there are, with equal weights."""
 
@@ -230,6 +235,46 @@ class Trace:
             log_weight=None,
             pareto_k=np.nan,
         )
+
+    def equal_positions(self) -> NDArray[np.intp]:
+        """Positions of as many draws of equal weight: each is left out or repeated according to its weight."""
+        return balanced_positions(self.flat, self.weight)
+
+    def to_arviz(self, *, resample: bool = True) -> Any:
+        """Draws and statistics as the installed arviz's container.
+
+        The groups are `posterior` (natural parameters), `sample_stats`, `unconstrained_posterior`, and those of the
+        warm-up; names such as `length_scale[FL]` become one variable with the dimension `feature`.  The attribute
+        `draws_note` says in words which draws `posterior` holds.
+
+        Parameters
+        ----------
+        resample : bool, default=True
+            Where draws carry weights: let `posterior` be as many draws of equal weight, because arviz averages without
+            weights; means, standard deviations and quantiles are those of `hmcgp.diagnostics.summary`, to a small part
+            of their Monte Carlo errors.  All draws are then in `sampling_posterior`, in the order in which they were
+            sampled, with `log_weight` in `sampling_sample_stats`.  False: `posterior` and `sample_stats` hold the draws
+            as they were sampled, which `arviz.bfmi` and trace plots need.
+
+        Returns
+        -------
+        arviz.InferenceData (arviz 0.2x) or xarray.DataTree (arviz 1.x)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hmcgp import Model, sample
+        >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+        >>> model = Model(X, np.array([-1.0, 1.0, 1.0, -1.0]))
+        >>> trace = sample(model, draws=20, tune=20, chains=2, progressbar=False, random_state=1)
+        >>> tree = trace.to_arviz()
+        >>> tree["posterior"]["length_scale"].dims
+        ('chain', 'draw', 'feature')
+        """
+        from hmcgp.samplers.arviz_groups import container  # which imports this module
+
+        check_flag("resample", resample)
+        return container(self, resample=resample)
 
     def __repr__(self) -> str:
         state = ", interrupted" if self.interrupted else ""

@@ -15,7 +15,6 @@ from hmcgp import GPClassifier, GPRegressor
 from hmcgp.errors import InvalidInput
 from hmcgp.kernels import SquaredExponential
 from hmcgp.posterior.leave_one_out import log_predictive_per_draw
-from hmcgp.posterior.weights import resampled
 from hmcgp.runtime import arviz_compat
 from tests.helpers.checks import classification_problem
 
@@ -62,7 +61,8 @@ def arviz_loo(tree):
 
 def test_the_log_evidence_is_a_statistic_and_the_rest_comes_on_request(unweighted):
     tree = unweighted.to_arviz()
-    assert not {"log_likelihood", "posterior_predictive", "prior"} & groups_of(tree)
+    assert not {"posterior_predictive", "prior", "sampling_posterior"} & groups_of(tree)
+    assert {"log_prior", "log_likelihood", "averaged_posterior"} <= groups_of(tree)
     assert "log_weight" not in tree["sample_stats"]
     log_z = tree["sample_stats"]["log_evidence"].values
     assert log_z.shape == (2, 120)
@@ -101,14 +101,14 @@ def test_arviz_compares_either(unweighted, regressor):
 
 
 def test_weights_are_statistics_and_resampling_takes_them_away(weighted):
-    tree = weighted.to_arviz()
+    tree = weighted.to_arviz(resample=False)
     stored = tree["sample_stats"]["log_weight"]
     np.testing.assert_array_equal(stored, weighted.trace_.log_weight)
     assert stored.attrs["pareto_k"] == weighted.trace_.pareto_k
     assert stored.attrs["n_effective"] == pytest.approx(weighted.trace_.n_effective)
-    equal = weighted.to_arviz(resample=True)
+    equal = weighted.to_arviz()
     assert "log_weight" not in equal["sample_stats"]
-    chosen = resampled(weighted.trace_.weight)
+    chosen = weighted.trace_.equal_positions()
     assert len(set(chosen)) < len(chosen)
     assert equal["posterior"]["variance"].shape == tree["posterior"]["variance"].shape
     np.testing.assert_array_equal(np.ravel(equal["posterior"]["variance"]), weighted.trace_.flat[chosen, 0])
@@ -173,7 +173,7 @@ def test_the_prior_is_that_of_the_hyperparameters(regressor, tmp_path):
     tree.to_netcdf(tmp_path / "all.nc")
     with pytest.raises(InvalidInput, match="'prior' must be an integer >= 0"):
         regressor.to_arviz(prior=-1)
-    with pytest.raises(InvalidInput, match="'resample' must be True, False or None"):
+    with pytest.raises(InvalidInput, match="'resample' must be True or False"):
         regressor.to_arviz(resample="yes")
 
 
@@ -194,3 +194,67 @@ def test_rows_with_weights_have_no_log_likelihood_for_arviz():
     gp = GPClassifier(SquaredExponential(), **SHORT | {"draws": 10, "tune": 20}).fit(X, LABELS, np.full(40, 2.0))
     with pytest.raises(InvalidInput, match=r"log_likelihood=True is for rows without weights.*gp\.loo\(\)"):
         gp.to_arviz(log_likelihood=True)
+
+
+def test_arviz_summarises_the_draws_that_the_estimator_does(weighted, unweighted):
+    """Unweighted exports gave another posterior's summary, with differences of a multiple of these limits."""
+    for gp in (weighted, unweighted):
+        own, posterior = gp.summary(None), gp.to_arviz()["posterior"]
+        for name in ("variance", "length_scale"):
+            x = posterior[name].values
+            assert abs(x.mean() - own.loc[name, "mean"]) < 0.1 * own.loc[name, "mcse_mean"]
+            assert x.std(ddof=1) == pytest.approx(own.loc[name, "sd"], rel=0.05)
+            below = [(x <= own.loc[name, q]).mean() for q in ("q5", "median", "q95")]
+            np.testing.assert_allclose(below, [0.05, 0.5, 0.95], atol=0.015)
+
+
+def test_all_sampled_draws_are_exported_with_their_weights(weighted):
+    tree, run, trace = weighted.to_arviz(), weighted.sampling_trace_, weighted.trace_
+    assert run.n_draws > trace.n_draws
+    np.testing.assert_array_equal(tree["sampling_posterior"]["variance"], run.draws[:, :, 0])
+    log_weight = tree["sampling_sample_stats"]["log_weight"].values
+    np.testing.assert_array_equal(log_weight[np.isfinite(log_weight)], trace.log_weight.ravel())
+    few = tree["averaged_posterior"]
+    assert np.exp(few["log_weight"].values).sum() == pytest.approx(1.0)
+    note = tree.attrs["draws_note"]
+    assert f"2 chains of {run.n_draws} draws were sampled under logistic by Laplace" in note
+    assert f"2 chains of {trace.n_draws} draws, evenly spaced" in note
+    assert weighted.summary().attrs["draws_note"] in note
+
+
+def test_the_log_prior_is_of_natural_parameters(unweighted):
+    tree, trace = unweighted.to_arviz(), unweighted.trace_
+    total = sum(tree["log_prior"][p.name].values for p in unweighted.parameters_)
+    jacobian = trace.unconstrained.sum(axis=2)  # of exp
+    expected = np.array([[unweighted.model_.log_prior(u)[0] for u in chain] for chain in trace.unconstrained])
+    np.testing.assert_allclose(total + jacobian, expected, rtol=1e-9)
+
+
+def test_prior_sensitivity_agrees_with_arviz(unweighted, weighted):
+    table = unweighted.prior_sensitivity()
+    assert list(table.index) == ["variance", "length_scale"]
+    assert (table[["prior", "likelihood"]] > 0.0).all(axis=None)
+    # the posterior differs between the evidences by little, and so do the sensitivities
+    np.testing.assert_allclose(weighted.prior_sensitivity()["prior"], table["prior"], rtol=0.5)
+    arviz = arviz_compat.import_arviz()
+    if arviz_compat.major() >= 1:
+        theirs = arviz.psense_summary(unweighted.to_arviz(), round_to=6)
+        np.testing.assert_allclose(table["prior"], theirs["prior"].astype(float), rtol=0.05, atol=0.005)
+        np.testing.assert_allclose(table["likelihood"], theirs["likelihood"].astype(float), rtol=0.05, atol=0.005)
+
+
+def test_prior_sensitivity_needs_draws():
+    gp = GPClassifier(SquaredExponential(), sampler="map", progressbar=False, random_state=1).fit(X, LABELS)
+    with pytest.raises(InvalidInput, match="at least 40 draws"):
+        gp.prior_sensitivity()
+
+
+def test_a_trace_of_sample_goes_to_arviz(unweighted, weighted, tmp_path):
+    trace = unweighted.sampling_trace_
+    tree = trace.to_arviz()
+    np.testing.assert_array_equal(tree["posterior"]["length_scale"], trace.draws[:, :, 1])
+    assert "sampling_posterior" not in groups_of(tree)
+    equal = weighted.trace_.to_arviz()
+    assert {"sampling_posterior", "sampling_sample_stats"} <= groups_of(equal)
+    assert "log_weight" in weighted.trace_.to_arviz(resample=False)["sample_stats"]
+    equal.to_netcdf(tmp_path / "trace.nc")
