@@ -54,8 +54,8 @@ class Inspection(PredictiveChecks):
     def summary(self, round_to: int | None = 3, *, units: str = "standardized") -> pd.DataFrame:
         """Posterior mean, sd, quantiles, effective sample sizes and R-hat of every hyperparameter.
 
-        `attrs` of the table name the sampler, how a surrogate was fitted or why it was abandoned, and as `draws_note` which
-        draws these are.
+        `attrs` of the table name the sampler, how a surrogate was fitted or why it was abandoned, and as `draws_note`
+        which draws these are.
 
         Parameters
         ----------
