@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hmcgp.numerics.weighted import K_LIMIT, Weights, pareto_smoothed, resampled
 from hmcgp.posterior.kept import KeptPredictors
@@ -42,7 +43,7 @@ class WeightedDraws:
     def __len__(self) -> int:
         return len(self.theta)
 
-    def __getitem__(self, some: slice) -> WeightedDraws:
+    def __getitem__(self, some: slice | NDArray[np.intp]) -> WeightedDraws:
         """Some of the draws, of which nothing is kept; their weights are not normalised again."""
         return WeightedDraws(self.theta[some], self.weight[some])
 

@@ -6,7 +6,7 @@ distance (Nguyen & Vreeken 2015),
 
     CJS² = [∫ P log2(2P/(P + Q)) dx + ∫ Q log2(2Q/(P + Q)) dx]/∫ (P + Q) dx,
 
-the larger of those of x and of -x; the sensitivity is d CJS/d log2 α at α = 1, by a difference of α = 1/1.01 ... 1.01
+the larger of those of x and of -x; the sensitivity is d CJS/d log2 α at α = 1, the mean of α = 0.99 and 1.01
 (Kallioinen, Paananen, Bürkner & Vehtari 2024, Stat. Comput. 34:57).  Draws may carry weights, which both P and Q have.
 With equal weights, these are the numbers of `arviz.psense_summary` (arviz 1.x) up to its smoothing of the weights.
 """

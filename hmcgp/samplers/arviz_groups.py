@@ -155,7 +155,7 @@ def describe_run(trace: Trace, *, resampled: bool) -> str:
 EQUAL = "posterior: these draws, of equal weight."
 RESAMPLED = (
     "posterior: as many draws of equal weight, in which draws are left out or repeated according to their weights, "
-    "with the same means and quantiles; sample_stats follows these draws, so it is no time series."
+    "with nearly the same means and quantiles; sample_stats follows these draws, so it is no time series."
 )
 NOT_RESAMPLED = "posterior: these draws; sample_stats has log_weight, which arviz's own statistics and plots ignore."
 ALL_SAMPLED = "sampling_posterior, sampling_sample_stats: all draws that were sampled"

