@@ -156,7 +156,7 @@ class GaussianProcess(Inspection, Conventions):
     def _fit_model(self, model: Model, sampler: str | Sampler | None, table: TrainingTable) -> None:
         """Choose inducing inputs, sample and refine."""
         with shown_compilation([compilation_name(self, model)], enabled=self.progressbar):
-            self.model_, pilot = with_chosen_inducing(self, model)
+            self.model_, pilot, subset = with_chosen_inducing(self, model)
             models = wanted_models(self, self.model_)  # refused before any sampling, if they do not fit
             self.sampling_trace_ = self.trace_ = self._sample(
                 sampler or default_sampler(self, self.model_),
@@ -169,7 +169,7 @@ class GaussianProcess(Inspection, Conventions):
             if models:
                 self._refine(models)
             self._keep_best()
-            self.inducing_error_ = checked_error(self)
+            self.inducing_error_ = checked_error(self, subset)
             if take_interrupt():
                 warn_user(
                     "the fit was interrupted when it was all but done: it was finished, and is whole.",

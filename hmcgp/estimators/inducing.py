@@ -1,8 +1,9 @@
 """Inducing inputs of a fit: chosen once, before sampling, so that the sampler sees one smooth function.
 
-Rows spread over the inputs by k-means++ serve a pilot, a search for the most probable hyperparameters; then rows are
-chosen anew for the kernel found there (`hmcgp.model.inducing`).  The choice depends on table and settings alone.
-With ``sampler="map"`` the search for the maximum goes on from the pilot's, so that most of its steps are cheap ones.
+A pilot searches for the most probable hyperparameters, in a subset of the rows and then in all of them, with rows
+spread over the inputs by k-means++ (`estimators.dense_subset`); then rows are chosen again for the kernel found there
+(`hmcgp.model.inducing`).  The choice depends on table and settings alone.
+With ``sampler="map"`` the search for the maximum continues from the pilot's, so that most of its steps are cheap ones.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 from hmcgp.errors import ApproximationWarning, InvalidInput, NotConverged, NotPositiveDefinite, warn_user
+from hmcgp.estimators.dense_subset import DenseSubset, fit_subset, run_pilot
 from hmcgp.estimators.inducing_error import InducingError, inducing_error
 from hmcgp.likelihoods import Classes
 from hmcgp.model import Model
-from hmcgp.model.inducing import pivoted_inputs, spread_inputs, with_inducing
-from hmcgp.optimize import find_map
+from hmcgp.model.inducing import pivoted_inputs, with_inducing
 from hmcgp.runtime.checks import check_count, lowered
 from hmcgp.runtime.typing import Array
 
@@ -23,9 +24,7 @@ AUTO_ROWS = 1500  # up to which "auto" takes no inducing inputs: dense matrices 
 DENSE_ROWS = 3000  # up to which it takes none where the largest of the following would be too few
 AUTO_NUMBERS = (100, 200, 400)  # of inducing inputs that "auto" tries
 AUTO_NATS = 0.3  # by which log Z may change when they are doubled
-PILOT = 50  # inducing inputs of the pilot,
-PILOT_STARTS = 3  # its searches,
-PILOT_ITERATIONS = 30  # and iterations of each
+PILOT = 50  # inducing inputs of the pilot
 
 
 def check_inducing_setting(inducing: Any) -> None:
@@ -38,10 +37,11 @@ def check_inducing_setting(inducing: Any) -> None:
 
 
 class Chosen(NamedTuple):
-    """A model with its inducing inputs, if any, and the hyperparameters that a pilot found, if there was one."""
+    """A model with its inducing inputs, if any, the hyperparameters of a pilot, and a dense subset to compare with."""
 
     model: Model
     pilot: Array | None = None  # (p,), natural
+    subset: DenseSubset | None = None
 
 
 def may_use_inducing(gp: Any, model: Model) -> bool:
@@ -57,14 +57,17 @@ def with_chosen_inducing(gp: Any, model: Model) -> Chosen:
     if isinstance(wanted, str):
         return _automatic(gp, model)
     if not isinstance(wanted, Integral):
-        return Chosen(with_inducing(model, gp._targets.layout.prediction_inputs(gp._scaled(wanted))))
+        chosen = with_inducing(model, gp._targets.layout.prediction_inputs(gp._scaled(wanted)))
+        return Chosen(chosen, subset=fit_subset(model, gp.n_jobs))
     m, n = int(wanted), len(model.X)
     if m > n:
         raise InvalidInput(
             f"inducing={m} asks for more inducing inputs than there are rows ({n}): take fewer, or inducing=None."
         )
-    Z, theta = _chosen(gp, model, m)
-    return Chosen(with_inducing(model, Z), theta)
+    with_inducing(model, model.X[:1])  # refused before the pilot, where likelihood or evidence are dense only
+    subset = fit_subset(model, gp.n_jobs)
+    theta = run_pilot(model, subset, min(m, PILOT))
+    return Chosen(with_inducing(model, pivoted_inputs(model.kernel_at(theta), model.X, m)), theta, subset)
 
 
 def _automatic(gp: Any, model: Model) -> Chosen:
@@ -75,14 +78,33 @@ def _automatic(gp: Any, model: Model) -> Chosen:
         with_inducing(model, model.X[:1])
     except InvalidInput:
         return Chosen(model)
-    Z, theta = _chosen(gp, model, 2 * AUTO_NUMBERS[-1])
+    subset = fit_subset(model, gp.n_jobs)
+    theta = run_pilot(model, subset, PILOT)
+    Z = pivoted_inputs(model.kernel_at(theta), model.X, 2 * AUTO_NUMBERS[-1])
     log_z = with_inducing(model, Z[: AUTO_NUMBERS[0]]).posterior(theta)[1].log_z
     for m in AUTO_NUMBERS:
         twice = with_inducing(model, Z[: 2 * m]).posterior(theta)[1].log_z
         if abs(twice - log_z) <= AUTO_NATS:
-            return Chosen(with_inducing(model, Z[:m]), theta)
+            return Chosen(with_inducing(model, Z[:m]), theta, subset)
         log_z = twice
-    return Chosen(model if len(model.X) <= DENSE_ROWS else with_inducing(model, Z[:m]), theta)
+    if len(model.X) <= DENSE_ROWS:
+        return Chosen(model, theta)
+    return Chosen(_more(model, Z, theta, subset), theta, subset)
+
+
+def _more(model: Model, Z: Array, theta: Array, subset: DenseSubset) -> Model:
+    """Model with the largest of AUTO_NUMBERS, or as many more as explain held-out rows no worse than a dense subset.
+
+    At most as many as take the operations of DENSE_ROWS without an approximation: n m² = DENSE_ROWS³.
+    """
+    m, most = AUTO_NUMBERS[-1], int((DENSE_ROWS**3 / len(model.X)) ** 0.5)
+    chosen = with_inducing(model, Z[:m])
+    while 2 * m <= most and subset.refutes(chosen, theta):
+        m *= 2
+        if len(Z) < m:
+            Z = pivoted_inputs(model.kernel_at(theta), model.X, m, first=Z)
+        chosen = with_inducing(model, Z[:m])
+    return chosen
 
 
 def _refined_densely(gp: Any, model: Model) -> bool:
@@ -91,27 +113,17 @@ def _refined_densely(gp: Any, model: Model) -> bool:
     return refine == "exact" or (refine == "ep" and isinstance(model.likelihood, Classes))
 
 
-def _chosen(gp: Any, model: Model, m: int) -> tuple[Array, Array]:
-    """Choose m rows as inducing inputs, by k-means++ for a pilot and then by pivoted Cholesky for the kernel it found.
-
-    Returns them, and the hyperparameters of the pilot: roughly the most probable ones.
-    """
-    pilot = with_inducing(model, spread_inputs(model.X, min(m, PILOT)))
-    found = find_map(pilot, n_restarts=PILOT_STARTS, random_state=0, n_jobs=gp.n_jobs, maxiter=PILOT_ITERATIONS)
-    return pivoted_inputs(model.kernel_at(found.parameters), model.X, m), found.parameters
-
-
-def checked_error(gp: Any) -> InducingError | None:
+def checked_error(gp: Any, subset: DenseSubset | None) -> InducingError | None:
     """Error of a fit with inducing inputs, with a warning if it is large; None without them."""
     if gp.model_.inducing is None:
         return None
     try:
-        found = inducing_error(gp.model_, gp._kept_draws(), n_jobs=gp.n_jobs)
-    except (NotConverged, NotPositiveDefinite) as error:
-        warn_user(f"the error of the inducing inputs could not be told: {error}", ApproximationWarning)
+        error = inducing_error(gp.model_, gp._kept_draws(), subset=subset, n_jobs=gp.n_jobs)
+    except (NotConverged, NotPositiveDefinite) as failure:
+        warn_user(f"the error of the inducing inputs could not be computed: {failure}", ApproximationWarning)
         return None
-    if not found.small:
+    if not error.small:
         n = len(gp.model_.X)
-        enough = f"inducing={found.n_enough}" if found.n_enough < n else "inducing=None, without an approximation"
-        warn_user(f"{found}. Fit again with {enough} (see inducing_error_).", ApproximationWarning)
-    return found
+        enough = f"inducing={error.n_enough}" if error.n_enough < n else "inducing=None, without an approximation"
+        warn_user(f"{error}. Fit again with {enough} (see inducing_error_).", ApproximationWarning)
+    return error

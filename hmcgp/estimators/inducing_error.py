@@ -2,7 +2,11 @@
 
 The 2m are the m and as many more, chosen by pivoted Cholesky at the first of these draws.  An error of log Z that is
 equal at all draws leaves the posterior of the hyperparameters as it is; its spread over draws does not.  The error of m
-is told from the change to 2m, and how it falls with m from the changes m/2 → m → 2m, as a geometric series.
+is estimated by the change to 2m, and how it falls with m from the changes m/2 → m → 2m, as a geometric series.
+
+Where a fit with m explains all variation by noise, 2m change nothing.  So rows are held out, too: a fit with inducing
+inputs must not explain them worse, given all other rows, than a dense fit of a small subset does
+(`estimators.dense_subset`).
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logsumexp
 
+from hmcgp.estimators.dense_subset import NATS, DenseSubset
 from hmcgp.likelihoods import Counts, NoisyNumbers
 from hmcgp.model import Model
 from hmcgp.model.inducing import pivoted_inputs, with_inducing
@@ -43,7 +49,12 @@ class InducingError:
     tolerated : float
         Largest change of predictions that counts as small.
     n_enough : int
-        Inducing inputs that would do, extrapolated; at most the number of rows.
+        Inducing inputs that would be sufficient, extrapolated; at most the number of rows.
+    n_held_out, n_subset : int
+        Rows held out, and rows of the dense fit of a subset that does without them too; 0 if there is none.
+    held_out, held_out_dense : float
+        Log predictive density of the rows held out, in nats per row: under the fit with inducing inputs, given all
+        other rows, and under the dense fit of the subset, given the rows of that.
     """
 
     n_inducing: int
@@ -52,6 +63,10 @@ class InducingError:
     prediction: float
     tolerated: float
     n_enough: int
+    n_held_out: int = 0
+    n_subset: int = 0
+    held_out: float = 0.0
+    held_out_dense: float = 0.0
 
     @property
     def spread(self) -> float:
@@ -60,22 +75,31 @@ class InducingError:
 
     @property
     def excess(self) -> float:
-        """Larger of the two errors, of log Z and of predictions, as a multiple of what is tolerated."""
-        return max(self.spread / LOG_Z_LIMIT, self.prediction / self.tolerated)
+        """Largest error as a multiple of what is tolerated: of log Z, of predictions, or of rows held out."""
+        lost = self.n_held_out * (self.held_out_dense - self.held_out)
+        return max(self.spread / LOG_Z_LIMIT, self.prediction / self.tolerated, lost / NATS)
 
     @property
     def small(self) -> bool:
-        """Whether neither the hyperparameters nor the predictions would change much."""
+        """Whether more would change the hyperparameters and predictions little, and rows held out are explained."""
         return self.excess <= 1.0
 
     def __str__(self) -> str:
-        return (
+        doubled = (
             f"{self.n_inducing} inducing inputs against {self.n_more}: log Z off by {np.mean(self.log_z):+.2f} nats "
             f"({self.spread:.2f} over {len(self.log_z)} draws), predictions by {self.prediction:.4f}"
         )
+        if not self.n_held_out:
+            return doubled
+        return (
+            f"{doubled}; {self.n_held_out} rows held out have a log predictive density of {self.held_out:.3f} per row, "
+            f"and {self.held_out_dense:.3f} in a dense fit of {self.n_subset} rows"
+        )
 
 
-def inducing_error(model: Model, draws: Draws, *, n_jobs: int | None = None) -> InducingError:
+def inducing_error(
+    model: Model, draws: Draws, *, subset: DenseSubset | None = None, n_jobs: int | None = None
+) -> InducingError:
     """Compare a model with inducing inputs with one that has twice as many, at a few of the draws.
 
     Parameters
@@ -84,6 +108,8 @@ def inducing_error(model: Model, draws: Draws, *, n_jobs: int | None = None) -> 
         With inducing inputs.
     draws : ndarray of shape (S, p), or WeightedDraws
         Natural hyperparameters.
+    subset : DenseSubset, optional
+        Dense fit of some rows of the model, which explains rows held out.
     n_jobs : int, optional
         Workers.
     """
@@ -96,11 +122,25 @@ def inducing_error(model: Model, draws: Draws, *, n_jobs: int | None = None) -> 
     X = _some(model.X, N_ROWS)
     prediction = _change(models[1], models[2], theta, X, n_jobs)
     tolerated = MEAN_LIMIT if isinstance(model.likelihood, NoisyNumbers | Counts) else PROBABILITY_LIMIT
-    found = InducingError(m, len(more), there - here, prediction, tolerated, m)
+    found = InducingError(
+        m, len(more), there - here, prediction, tolerated, m, *_held_out(model, here, theta, subset, n_jobs)
+    )
     before, after = float(np.abs(here - fewer).mean()), float(np.abs(there - here).mean())
     rate = min(max(after / before if before > 0.0 else 0.0, _LEAST_RATE), _MOST_RATE)
     doublings = math.ceil(math.log(found.excess) / -math.log(rate)) if not found.small else 0
     return replace(found, n_enough=min(m * 2**doublings, len(model.X)))
+
+
+def _held_out(
+    model: Model, log_z: Array, theta: Array, subset: DenseSubset | None, n_jobs: int | None
+) -> tuple[int, int, float, float]:
+    """Rows held out, rows of the subset, and the log density of the former by the model and by the subset, per row."""
+    if subset is None or not len(subset.held_out):
+        return 0, 0, 0.0, 0.0
+    n = len(subset.held_out)
+    log_p = log_z - log_evidence_per_draw(subset.without_held_out(model), theta, n_jobs=n_jobs)
+    total = float(logsumexp(log_p) - math.log(len(log_p)))
+    return n, len(subset.rows), total / n, subset.log_density(model) / n
 
 
 def _change(one: Model, other: Model, theta: Array, X: Array, n_jobs: int | None) -> float:

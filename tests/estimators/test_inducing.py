@@ -151,6 +151,9 @@ def test_auto_is_dense_for_few_rows_and_chooses_a_number_beyond(monkeypatch):
     monkeypatch.setattr(setting, "AUTO_NUMBERS", (2, 3))  # too few, and so many rows are no trouble
     assert GPClassifier(kernel, **MAP).fit(X, LABELS).model_.inducing is None
     monkeypatch.setattr(setting, "DENSE_ROWS", 100)
+    # more rows than that: as many as explain the rows held out like a dense subset, up to a number of operations
+    assert 3 < len(GPClassifier(kernel, **MAP).fit(X, LABELS).model_.inducing) < 50
+    monkeypatch.setattr(setting, "DENSE_ROWS", 10)
     assert len(GPClassifier(kernel, **MAP).fit(X, LABELS).model_.inducing) == 3
 
 
