@@ -1,4 +1,4 @@
-"""Rows that vary faster than few inducing inputs follow: a dense subset finds the variation, and its loss is reported."""
+"""Rows that vary faster than a few inducing inputs follow: a dense subset finds it, and the loss is reported."""
 
 from __future__ import annotations
 
@@ -84,15 +84,12 @@ def test_rows_held_out_are_not_in_the_subset():
 def test_a_model_of_some_rows_is_the_one_built_from_them(kind):
     rows, weights = np.array([3, 7, 20, 21, 33]), np.linspace(0.5, 2.0, 40)
     sizes = np.linspace(1.0, 3.0, 40)
-    if kind == "numbers":
-        y = WAVES[:40]
-        make = lambda r: Gaussian(known=tuple(sizes[r]))  # noqa: E731
-    elif kind == "counts":
-        y = np.round(5.0 + 5.0 * WAVES[:40])
-        make = lambda r: Poisson(exposure=sizes[r])  # noqa: E731
-    else:
-        y = np.digitize(WAVES[:40], [-0.3, 0.3])
-        make = lambda r: "softmax"  # noqa: E731
+    y, make = {
+        "numbers": (WAVES[:40], lambda r: Gaussian(known=tuple(sizes[r]))),
+        "counts": (np.round(5.0 + 5.0 * WAVES[:40]), lambda r: Poisson(exposure=sizes[r])),
+        "classes": (np.digitize(WAVES[:40], [-0.3, 0.3]), lambda r: "softmax"),
+    }[kind]
+    if kind == "classes":  # each of them
         rows = np.concatenate([rows, [int(np.argmax(y == c)) for c in range(3)]])
     everything = np.arange(40)
     model = Model(X[:40], y, likelihood=make(everything), weights=weights)

@@ -221,14 +221,14 @@ def test_the_kernel_of_one_class_is_named():
 @pytest.mark.parametrize("sampler", ["hmc", "map", "surrogate"])
 def test_fit_raises_before_sampling(sampler):
     gp = GPClassifier(bent(**TWICE), sampler=sampler, progressbar=False)
-    with pytest.raises(InvalidInput, match="Mine: .* gives 2 times"):
+    with pytest.raises(InvalidInput, match=r"Mine: .* gives 2 times"):
         gp.fit(X, Y)
-    with pytest.raises(InvalidInput, match="Mine: .* gives 2 times"):
+    with pytest.raises(InvalidInput, match=r"Mine: .* gives 2 times"):
         GPRegressor(SquaredExponential() + bent(**TWICE), sampler=sampler, progressbar=False).fit(X, X[:, 0])
 
 
 def test_distributed_rows_are_checked():
-    with pytest.raises(InvalidInput, match="Mine: .* gives 2 times"):
+    with pytest.raises(InvalidInput, match=r"Mine: .* gives 2 times"):
         SpreadModel(RowBlocks.of_arrays(X, Y), inducing=5, kernel=bent(**TWICE))
 
 
@@ -239,7 +239,7 @@ def test_parameters_of_the_likelihood_are_left_alone():
 
 def test_two_equal_rows_suffice():
     Model(np.ones((2, 1)), np.array([-1.0, 1.0]), kernel=Smooth())
-    with pytest.raises(InvalidInput, match="Mine: .* gives 2 times"):
+    with pytest.raises(InvalidInput, match=r"Mine: .* gives 2 times"):
         Model(np.ones((2, 1)), np.array([-1.0, 1.0]), kernel=bent(**TWICE))
 
 
