@@ -85,7 +85,8 @@ def test_fit_says_which_it_took(small):
     assert "draws effective" in gp.summary().attrs["note"]
     named = GPClassifier(sampler="surrogate", **settings).fit(X, y)
     np.testing.assert_array_equal(gp.sampling_trace_.draws, named.sampling_trace_.draws)
-    assert GPClassifier(sampler="hmc", **settings).fit(X, y).summary().attrs == {"sampler": "hmc", "note": ""}
+    attrs = GPClassifier(sampler="hmc", **settings).fit(X, y).summary().attrs
+    assert attrs == {"sampler": "hmc", "note": "", "draws_note": "2 chains of 200 draws were sampled."}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # so short a run

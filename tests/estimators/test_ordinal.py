@@ -74,7 +74,8 @@ def test_leave_one_out_effects_draws_export_and_files(gp, tmp_path):
     assert effect.mean.shape == (2, 4)
     np.testing.assert_allclose(effect.mean.sum(axis=1), 1.0, rtol=1e-9)
     assert gp.relevance().unit == "probability"
-    assert gp.relevance().change[0, 0] > gp.relevance().change[0, 1]
+    size = gp.relevance().size  # (inputs, classes)
+    assert np.linalg.norm(size[0]) > np.linalg.norm(size[1])
     np.testing.assert_allclose(gp.predict_proba_draws(X)[0], gp.predict_proba(X), atol=1e-9)
     assert gp.predict_proba_draws(X[:3], latent=True).shape == (1, 3, 4)
     assert gp.latent_mean_and_variance(X)[0].shape == (N,)

@@ -94,7 +94,8 @@ def test_read_only_matrices_are_taken():
         X,
         Y,
         kernel=bent(
-            vjp=constant, __call__=lambda self, X, X2=None: np.full((N, 2 if X2 is not None else N), self.variance)
+            vjp=constant,
+            __call__=lambda self, X, X2=None: np.full((len(X), len(X if X2 is None else X2)), self.variance),
         ),
     )
     assert np.isfinite(model.evaluate(np.zeros(1)).logdensity)
